@@ -9,10 +9,11 @@ BIN    := .venv/bin
 # Made when the server is installed, and when everything is; .venv goes with what is in it.
 SERVER     := .venv/.server
 EVERYTHING := .venv/.everything
-# Of what setup.py compiles, the modules that amperage/forms.py lists are Python.
+# Of what setup.py compiles, the modules that amperage/compiled_modules.py lists are Python.
 BUILT_FROM := pyproject.toml setup.py config_schema/version.py \
-	$(shell find amperage server -name '*.pyx' -o -name '*.pxd') \
-	$(wildcard amperage/forms.py $(shell sed -n 's#^    "\([a-z_]*\)\.\([a-z_]*\)\.\([a-z_]*\)",$$#\1/\2/\3.py#p' amperage/forms.py 2>/dev/null))
+	$(shell find amperage pipeline server -name '*.pyx' -o -name '*.pxd') \
+	$(wildcard amperage/compiled_modules.py $(patsubst %,%.py,$(subst .,/,\
+	$(shell sed -n 's/^    "\([a-z_.]*\)",$$/\1/p' amperage/compiled_modules.py 2>/dev/null))))
 PIP        := $(BIN)/pip install --disable-pip-version-check --editable
 
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -77,10 +78,11 @@ docs: pages
 pages: $(SERVER)
 	$(BIN)/python -m config_schema.reference_page docs/configuration.md man/amps-config.5
 	$(BIN)/python -m config_schema.editors schemas
-	$(BIN)/python -m server.events.reference_page docs/messages.md
+	$(BIN)/python -m server.log.reference_page docs/messages.md
 	$(BIN)/python -m server.expressions.functions.reference_page docs/expressions.md
 	$(BIN)/python -m actions.reference_page docs/actions.md
 	$(BIN)/python scripts/make_client_api.py
+	$(BIN)/python scripts/make_module_index.py
 	$(BIN)/python scripts/make_completions.py
 	$(BIN)/python scripts/make_notebook.py
 
@@ -91,7 +93,7 @@ client:
 ## clean: remove .venv and whatever was built
 clean:
 	rm -rf .venv build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find amperage server -name '*.so' -delete -o -name '*.c' -delete -o -name '*.digest' -delete
+	find amperage pipeline server -name '*.so' -delete -o -name '*.c' -delete -o -name '*.digest' -delete
 
 ## help: print this list
 help:

@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: which modules are compiled, and what that takes.
 
 Cython compiles what is written for it, loops over bytes; mypyc the typed Python of the message path
-(amperage/forms.py lists it), unless AMPERAGE_PURE=1 is in the environment.
+(amperage/compiled_modules.py lists it), unless AMPERAGE_PURE=1 is in the environment.
 """
 
 import os
@@ -21,7 +21,8 @@ from setuptools.errors import CCompilerError, CompileError
 _NEEDS = run_path("scripts/build_needs.py")
 _ADVICE: str = _NEEDS["ADVICE"]
 _ROOT = Path()
-_FORMS = run_path("amperage/forms.py")
+_WITH_CYTHON = ("amperage", "pipeline", "server")
+_FORMS = run_path("amperage/compiled_modules.py")
 _DIGEST: str = _FORMS["digest_of"](_ROOT)  # of what is about to be compiled
 # Python's own flags, which CFLAGS takes the place of: both compilers count on numbers that wrap.
 _ALWAYS = ["-fwrapv"]
@@ -144,7 +145,7 @@ def message_path() -> list[Extension]:
 
 def list_extensions() -> list[Extension]:
     """The modules in Cython, without their C, which is enough to list the sources."""
-    paths = [path for package in ("amperage", "server") for path in Path(package).rglob("*.pyx")]
+    paths = [path for package in _WITH_CYTHON for path in Path(package).rglob("*.pyx")]
     return [Extension(".".join(path.with_suffix("").parts), [str(path)]) for path in paths]
 
 
@@ -156,7 +157,7 @@ def generate_extensions() -> list[Extension]:
     """
     if lacking := _NEEDS["missing"]():
         raise SystemExit(f"error: missing: {', '.join(lacking)}\n{_ADVICE}")
-    modules: list[Extension] = cythonize(["amperage/**/*.pyx", "server/**/*.pyx"])
+    modules: list[Extension] = cythonize([f"{package}/**/*.pyx" for package in _WITH_CYTHON])
     return modules if _IS_PURE else modules + message_path()
 
 

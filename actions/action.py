@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from actions.administrative import ADMINISTRATIVE
 from actions.context import Context
 from actions.module import Condition, Step, StepFailed
-from server.topics.audit import NOBODY
+from server.topics.system.audit import NOBODY
 
 if TYPE_CHECKING:
     from actions.services import Services

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Trigger
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.services import Runnable, Services
-    from server.subscriptions.client import Client
+    from server.topics.subscriptions.client import Client
 
 
 class OnClient(Trigger):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from config_schema.compile.option_values import VARIABLE
-from server.base.octets import from_octets, to_octets
-from server.subscriptions.envelope import iso_timestamp
+from server.topics.subscriptions.delivery.envelope import iso_timestamp
+from server.util.encoding import from_octets, to_octets
 
 RESERVED_PREFIX: Final = "AMPS_"
 """Only the instance sets variables whose names begin with this prefix."""

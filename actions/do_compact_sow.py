@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Step, StepFailed
 from actions.options import optional
-from server.sow.store import StoreError
-from server.sow.topic import SowTopic
-from server.upkeep.compacting import compact
+from server.engine.maintenance.sow_compaction import compact
+from server.storage.sow.store import StoreError
+from server.storage.sow.topic_records import SowTopic
 
 if TYPE_CHECKING:
     from actions.context import Context

@@ -1,7 +1,7 @@
 """amps-action-do-compare-replication: compares the records of two instances.
 
 It starts comparisons, and does not wait for their results, which are logged. Comparison and repair
-are in `server/links/comparing.py`.
+are in `server/replication/anti_entropy/coordinator.py`.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from actions.clients_inside import client_of
 from actions.expressions import ExpressionText
+from actions.internal_clients import client_of
 from actions.module import Step, StepFailed
 from actions.options import topic_of
-from server.commands.refusal import CommandRefused
+from server.engine.commands.errors import CommandRefused
 
 if TYPE_CHECKING:
     from actions.context import Context

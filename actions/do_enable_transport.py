@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.transport_switching import SwitchTransport
+from actions.transport_switch import SwitchTransport
 
 if TYPE_CHECKING:
     from actions.services import Transports

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actions.module import Step, StepFailed
 from actions.options import optional
-from server.base.octets import from_octets
+from server.util.encoding import from_octets
 
 if TYPE_CHECKING:
     from actions.context import Context

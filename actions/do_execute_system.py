@@ -1,6 +1,6 @@
 """amps-action-do-execute-system: runs a command of the operating system.
 
-The shell never parses values of variables: see server/base/shell_quoting.py.
+The shell never parses values of variables: see server/util/shell_quoting.py.
 The command and its child processes are killed on a timeout, or when the instance stops.
 
 Source: AMPS User Guide, Execute System Command.
@@ -17,7 +17,7 @@ from actions.child_process import kill, started
 from actions.module import Step, StepFailed
 from actions.options import required
 from config_schema.units import parse_interval
-from server.base.shell_quoting import shell_command
+from server.util.shell_quoting import shell_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.clients_inside import body_of, message_type_of
 from actions.expressions import ExpressionTemplate
+from actions.internal_clients import body_of, message_type_of
 from actions.module import Step
-from server.base.octets import to_octets
 from server.expressions import Kind, parse, paths
-from server.expressions.compile_message import compile_value
+from server.expressions.backends.compile_message import compile_value
 from server.expressions.semantics import text
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.clients_inside import body_of, client_of
+from actions.internal_clients import body_of, client_of
 from actions.module import Step, StepFailed
 from actions.options import quantity, required
 from config_schema.units import parse_bool
-from server.commands.refusal import CommandRefused
+from server.engine.commands.errors import CommandRefused
 
 if TYPE_CHECKING:
     from actions.context import Context

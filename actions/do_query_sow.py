@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.clients_inside import body_of, client_of
 from actions.expressions import ExpressionText
+from actions.internal_clients import body_of, client_of
 from actions.module import Step, StepFailed
 from actions.options import optional, topic_of
-from server.commands.refusal import CommandRefused
+from server.engine.commands.errors import CommandRefused
 
 if TYPE_CHECKING:
     from actions.context import Context

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from actions.old_journals import OldJournals
-from server.upkeep.journal_keeping import Deed
+from server.engine.maintenance.journal_retention import Deed
 
 
 class DoRemoveJournal(OldJournals):

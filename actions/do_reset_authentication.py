@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.module import Step
-from actions.resets import reset_authentication
+from actions.reset import reset_authentication
 
 if TYPE_CHECKING:
     from actions.context import Context

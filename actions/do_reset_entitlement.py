@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from actions.module import Step, StepFailed
 from actions.options import optional
-from actions.resets import reset_entitlement
+from actions.reset import reset_entitlement
 
 if TYPE_CHECKING:
     from actions.context import Context

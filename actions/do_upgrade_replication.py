@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actions.sync_types import ChangeSyncType
 
 if TYPE_CHECKING:
-    from server.links.replication import Replication
+    from server.replication.links.replication_state import Replication
 
 
 class DoUpgradeReplication(ChangeSyncType):

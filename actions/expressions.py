@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from actions.context import Template
 from actions.module import StepFailed
-from server.base.octets import from_octets
 from server.expressions import ExpressionError
 from server.expressions.numerals import numeral
+from server.util.encoding import from_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actions.expressions import ExpressionTemplate
 from actions.module import Condition
 from server.expressions import Kind, parse, paths
-from server.expressions.compile_message import compile_filter
+from server.expressions.backends.compile_message import compile_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Trigger
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
-    from server.links.events import LinkEvent, Way
+    from server.replication.links.link_events import LinkEvent, Way
 
 
 class OnLink(Trigger):

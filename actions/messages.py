@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 
 def message_variables(topic: str, body: bytes) -> dict[str, bytes]:

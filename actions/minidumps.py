@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.base.octets import to_octets
-from server.topics.queues.report import report
+from server.queues.topic.report import report
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from pathlib import Path

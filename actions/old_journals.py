@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from actions.module import Step, StepFailed
 from actions.options import quantity, required
 from config_schema.units import parse_interval
-from server.journal import JournalError
+from server.storage.journal import JournalError
 
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
     from actions.step_options import StepOptions
-    from server.upkeep.journal_keeping import Deed
+    from server.engine.maintenance.journal_retention import Deed
 
 _NANOSECONDS: Final = 1e9
 

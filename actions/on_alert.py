@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actions.tracking import OnTrackedRecords
-from server.base.octets import to_octets
+from actions.tracked_records import OnTrackedRecords
+from server.util.encoding import to_octets
 
 
 class OnAlert(OnTrackedRecords):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from actions.messages import message_variables
 from actions.module import Trigger
 from actions.subscriptions import watched_topics
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actions.services import Runnable, Services
-    from server.subscriptions.client import Client
-    from server.subscriptions.envelope import Envelope
+    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.delivery.envelope import Envelope
 
 
 class OnDeliverMessage(Trigger):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.module import Trigger
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

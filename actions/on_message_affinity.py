@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from actions.affinities import Affinities
+from actions.message_affinity import Affinities
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
-from server.base.octets import to_octets
 from server.expressions.topic_names import TopicError, select_topics
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.affinities import Assignment
-    from actions.affinities import Client as AffinityClient
+    from actions.message_affinity import Assignment
+    from actions.message_affinity import Client as AffinityClient
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.subscriptions.client import Client
-    from server.subscriptions.record_delivery import RecordMessage
+    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 _MATCH: Final = "match"
 _OOF: Final = "oof"

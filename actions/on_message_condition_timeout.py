@@ -1,6 +1,6 @@
 """amps-action-on-message-condition-timeout: a record has matched a filter for too long."""
 
-from actions.tracking import OnTrackedRecords
+from actions.tracked_records import OnTrackedRecords
 
 
 class OnMessageConditionTimeout(OnTrackedRecords):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from actions.messages import message_variables
 from actions.records import OnRecords, matching_types
-from server.subscriptions.record_delivery import DELETED, EXPIRED, MATCH
+from server.topics.subscriptions.delivery.record_delivery import DELETED, EXPIRED, MATCH
 
 if TYPE_CHECKING:
-    from server.subscriptions.record_delivery import RecordMessage
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 _REASONS: Final[Mapping[str, frozenset[str]]] = {
     "match": frozenset({MATCH}),

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
-from server.base.octets import to_octets
-from server.commands.refusal import CommandRefused
-from server.subscriptions.envelope import iso_timestamp
+from server.engine.commands.errors import CommandRefused
+from server.topics.subscriptions.delivery.envelope import iso_timestamp
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.internal_client import InternalClient
-    from server.subscriptions.envelope import Envelope
-    from server.subscriptions.record_delivery import RecordMessage
-    from server.subscriptions.subscription import Subscription
+    from server.engine.internal_client import InternalClient
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.topics.subscriptions.subscription import Subscription
 
 
 class OnPublishMessage(Trigger):

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from actions.links import OnLink
-from server.links.events import LinkEvent
+from server.replication.links.link_events import LinkEvent
 
 
 class OnReplicationResyncComplete(OnLink):

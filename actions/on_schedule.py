@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.base.clock import Clock
+    from server.util.clock import Clock
 
 _LONGEST_SLEEP: Final = 60.0
 """Seconds after which the clock is read again: it may run faster or slower than timers."""

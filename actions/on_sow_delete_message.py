@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.records import OnRecords, leaving_variables
-from server.subscriptions.record_delivery import DELETED
+from server.topics.subscriptions.delivery.record_delivery import DELETED
 
 if TYPE_CHECKING:
-    from server.subscriptions.record_delivery import RecordMessage
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 
 class OnSowDeleteMessage(OnRecords):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from actions.messages import message_variables
 from actions.records import OnRecords, leaving_variables
-from server.base.octets import to_octets
-from server.subscriptions.record_delivery import EXPIRED
+from server.topics.subscriptions.delivery.record_delivery import EXPIRED
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.subscriptions.record_delivery import RecordMessage
-    from server.topics.queues.browsing import Farewell
+    from server.queues.topic.browser import Farewell
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 _TIME_LIMIT: Final = "time_limit"
 """The reason for which records expire; the others are for messages of queues."""

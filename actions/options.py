@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from actions.context import Context, Template
-from actions.escaping import TEMPLATES, TopicTemplate
 from actions.module import StepFailed
+from actions.value_escapes import TEMPLATES, TopicTemplate
 from config_schema.units import UnitError
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, ClassVar
 from actions.messages import message_variables
 from actions.module import ProvisionFailed, Trigger
 from config_schema.regex import matches
-from server.commands.refusal import CommandRefused
+from server.engine.commands.errors import CommandRefused
 from server.expressions import Kind, parse
 from server.expressions.topic_names import select_topics
-from server.sow.query import QuerySpec
-from server.sow.records import to_nanoseconds
+from server.storage.sow.query.query import QuerySpec
+from server.storage.sow.records import to_nanoseconds
 
 if TYPE_CHECKING:
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.core.internal_client import InternalClient
-    from server.sow.records import Record
-    from server.subscriptions.envelope import Envelope
-    from server.subscriptions.record_delivery import RecordMessage
-    from server.subscriptions.subscription import Subscription
+    from server.engine.internal_client import InternalClient
+    from server.storage.sow.records import Record
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.topics.subscriptions.subscription import Subscription
 
 
 class OnRecords(Trigger):

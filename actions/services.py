@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 if TYPE_CHECKING:
     from actions.context import Context
     from actions.requests import RequestedAction
-    from server.base.clock import Clock
-    from server.base.log import Log
-    from server.core.hooks import Hooks
-    from server.core.internal_client import InternalClient
-    from server.core.session import Session
-    from server.links.comparing import Comparing
-    from server.links.links import Links
-    from server.links.replication import Replication
+    from server.engine.hooks import Hooks
+    from server.engine.internal_client import InternalClient
+    from server.engine.maintenance.journal_retention import JournalKeeping
+    from server.engine.session import Session
+    from server.process.file_watch import FileWatch
+    from server.replication.anti_entropy.coordinator import Comparing
+    from server.replication.links.registry import Links
+    from server.replication.links.replication_state import Replication
     from server.security.switches import Switches
-    from server.statistics.keeper import Keeper
-    from server.topics.audit import Audit
+    from server.statistics.statistics_thread import Keeper
     from server.topics.settings import Settings
-    from server.topics.stores import Stores
-    from server.topics.table import TopicTable
-    from server.upkeep.file_watch import FileWatch
-    from server.upkeep.journal_keeping import JournalKeeping
+    from server.topics.sow_registry import Stores
+    from server.topics.system.audit import Audit
+    from server.topics.topic_table import TopicTable
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
 
 _Result = TypeVar("_Result")
 

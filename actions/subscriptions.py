@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import ProvisionFailed, Trigger
-from server.base.octets import to_octets
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actions.services import Runnable, Services
     from config_schema.spec import Options
-    from server.subscriptions.client import Client
+    from server.topics.subscriptions.client import Client
 
 
 class OnSubscription(Trigger):

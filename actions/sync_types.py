@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actions.context import Context
     from actions.services import Services
     from actions.step_options import StepOptions
-    from server.links.replication import Replication
+    from server.replication.links.replication_state import Replication
 
 _NANOSECONDS_IN_MICROSECOND: Final = 1000
 _NANOSECONDS: Final = 1e9

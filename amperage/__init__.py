@@ -12,7 +12,7 @@ import typing as _typing
 from importlib import import_module as _import_module
 from pathlib import Path as _Path
 
-from amperage.forms import choose as _choose
+from amperage.compiled_modules import choose as _choose
 
 _choose(_Path(__file__).parents[1])
 

@@ -20,18 +20,18 @@ from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
-from server.base.clock import SteadySeconds, WallSeconds
-from server.core.engine import Engine
-from server.core.entrance import Entrance, Link
-from server.core.session import Session
+from server.engine.connection_context import Entrance, Link
+from server.engine.engine import Engine
+from server.engine.session import Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.entitlement import FixedEntitlement
 from server.security.modules import OPEN
 from server.security.permissions import EVERYTHING
-from server.sow.memory_store import MemoryStore
-from server.sow.topic import SowTopic
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.topic_records import SowTopic
 from server.topics.settings import Settings
+from server.util.clock import SteadySeconds, WallSeconds
 
 SUBSCRIPTIONS: Final = 10_000
 CONNECTIONS: Final = 10

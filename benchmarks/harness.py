@@ -115,7 +115,7 @@ def amperage(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "config.xml")
         path.write_text(text)
-        command = [sys.executable, "-m", "server.cli", str(path)]
+        command = [sys.executable, "-m", "server.cli.amp_server", str(path)]
         with running(command, port) as pid:
             yield Server("Amperage", "amps", port, pid)
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from amperage.wire.bookmarks import EPOCH
 from benchmarks.journal_server import report
-from server.journal import Journal, JournalSettings, Notice, parse_bookmark
-from server.journal.committer import PACE
+from server.storage.journal import Journal, JournalSettings, Notice, parse_bookmark
+from server.storage.journal.write.committer import PACE
 
 ENTRIES: Final = 200_000
 _RECORD: Final = 96

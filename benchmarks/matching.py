@@ -20,7 +20,7 @@ import msgspec
 from benchmarks.tables import print_table
 from server.expressions import BUILTINS, parse
 from server.message_types.registry import MessageTypes
-from server.subscriptions.matching import Filter, FilterSet
+from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
 
 COUNTS = (1, 100, 1_000, 10_000, 100_000)
 KINDS = {

@@ -20,12 +20,12 @@ from benchmarks.tables import print_table
 from server.expressions import parse_order_by
 from server.expressions.topic_names import select_topics
 from server.message_types.registry import MessageTypes
-from server.sow.records import Record
-from server.subscriptions.difference import Differ
-from server.subscriptions.page import Page
-from server.subscriptions.record_delivery import MATCH, RecordMessage
-from server.subscriptions.result_set import ResultSet
-from server.subscriptions.subscription import PageTerms, Subscription
+from server.storage.sow.records import Record
+from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.record_delivery import MATCH, RecordMessage
+from server.topics.subscriptions.paging.page import Page
+from server.topics.subscriptions.paging.result_set import ResultSet
+from server.topics.subscriptions.subscription import PageTerms, Subscription
 
 COUNTS = (1_000, 10_000, 100_000)
 PAGES = (1, 10, 100)

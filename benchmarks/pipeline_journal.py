@@ -28,7 +28,7 @@ from benchmarks.spark_runs import (
     start,
 )
 from benchmarks.tables import print_table
-from server.journal import Journal, JournalSettings
+from server.storage.journal import Journal, JournalSettings
 
 ROWS: Final = {SHORT: 1_000_000, LONG: 400_000}
 SCALE: Final = 1.8

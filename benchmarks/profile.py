@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from amperage import forms
+from amperage import compiled_modules
 from amperage.wire import framing
 from benchmarks.harness import Measurement, tool
 from benchmarks.stages import Stages, compiled_names, read
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as directory:
         folded = options.folded or Path(directory, "folded.txt")
         found = _sample(WORKS[options.work], options.seconds, sampler, folded)
-        names = compiled_names(name.partition(".")[2] for name in forms.COMPILED)
+        names = compiled_names(name.partition(".")[2] for name in compiled_modules.COMPILED)
         stages = read(folded.read_text().splitlines(), names)
     _print(WORKS[options.work], found, stages)
 

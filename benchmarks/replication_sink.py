@@ -17,9 +17,9 @@ import msgspec
 
 from config_schema.problems import Location
 from config_schema.selection import Selection
-from config_schema.together import InstanceDescription
-from config_schema.together.description import LoggedTopic, PeerAddress
-from server.replication.frames import (
+from config_schema.topology import InstanceDescription
+from config_schema.topology.description import LoggedTopic, PeerAddress
+from server.replication.core.frames import (
     MOST_IN_FRAME,
     VERSION,
     Ack,

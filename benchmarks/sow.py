@@ -33,14 +33,15 @@ import pyarrow as pa
 from benchmarks.matching import FIVE_TERMS
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
-from server.expressions import BUILTINS, columns, parse
-from server.expressions.prepared import FilterParser
+from server.expressions import BUILTINS, parse
+from server.expressions.backends import columns
+from server.expressions.filter_cache import FilterParser
 from server.message_types.registry import create
-from server.sow.commit import GroupCommit
-from server.sow.file_store import FileStore, open_store
-from server.sow.query import QuerySpec
-from server.sow.topic import SowTopic
-from server.upkeep import memory
+from server.process import garbage_collection
+from server.storage.sow.file_store import FileStore, open_store
+from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.query.query import QuerySpec
+from server.storage.sow.topic_records import SowTopic
 
 RECORDS = 1_000_000
 BODY_BYTES = 1024
@@ -254,7 +255,7 @@ def _publish(path: Path, records: int) -> tuple[Published, Published]:
     calls: deque[Callable[[], None]] = deque()
     committer = GroupCommit(calls.append)
     store, topic = _open(path, committer)
-    memory.settle()
+    garbage_collection.settle()
     found = []
     for version in range(2):
         processor = clock = 0.0
@@ -295,7 +296,7 @@ def _serve(path: Path, records: int, *, settled: bool) -> Service:
     began = time.process_time()
     store, topic = _open(path, committer)
     if settled:
-        memory.settle()
+        garbage_collection.settle()
     start = time.process_time() - began
     opened = _private_bytes()
     cold = _scan(topic)

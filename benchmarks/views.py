@@ -22,14 +22,14 @@ from benchmarks.tables import print_table
 from config_schema.compile.references import parse_join
 from config_schema.problems import Location
 from config_schema.spec import JoinSpec, TopicRef, TopicSpec, ViewSpec
-from server.base.clock import SteadySeconds, WallSeconds
-from server.core.engine import Engine
+from server.engine.engine import Engine
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.sow.memory_store import MemoryStore
-from server.sow.topic import SowTopic
-from server.subscriptions.envelope import Envelope
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.topic_records import SowTopic
 from server.topics.settings import Settings
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.util.clock import SteadySeconds, WallSeconds
 
 RECORDS = 1_000_000
 GROUPS = 10_000
@@ -129,7 +129,8 @@ class Bench:
 
 def main() -> None:
     """Measure and print."""
-    gc.disable()  # the server's settings come close to that, see `server.upkeep.memory`
+    # The server's settings come close to that, see `server.process.garbage_collection`.
+    gc.disable()
     _single_and_joined()
     print_table(
         f"An update of the 5-aggregate view over {SMALLER:,} records, by the size of groups",

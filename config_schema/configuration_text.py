@@ -12,7 +12,7 @@ from html import unescape
 from typing import Final
 
 from config_schema.document import Document
-from config_schema.secrecy import (
+from config_schema.redaction import (
     HIDDEN,
     RULES,
     SECRET,

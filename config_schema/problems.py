@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
-from config_schema.secrecy import without_values
+from config_schema.redaction import without_values
 
 
 @dataclass(frozen=True, slots=True, order=True)

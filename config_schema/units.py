@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
-from config_schema.secrecy import masked
+from config_schema.redaction import masked
 
 INTERVAL_UNITS: Final[Mapping[str, int]] = {
     "ns": 1,

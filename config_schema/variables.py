@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from config_schema.secrecy import is_secret_name
+from config_schema.redaction import is_secret_name
 from config_schema.units import quoted
 from config_schema.version import AMPS_VERSION
 

@@ -42,7 +42,7 @@ def archive(path: str | os.PathLike[str]) -> str:
     """
     from pathlib import Path
 
-    from pipeline.shipping import make_archive
+    from pipeline.executor_archive import make_archive
 
     return make_archive(Path(path))
 
@@ -79,7 +79,7 @@ def catalogue(
         PipelineError: the configuration cannot be used, the server cannot be reached, or it refuses
             a query.
     """
-    from pipeline.listing import make_catalogue
+    from pipeline.temp_views import make_catalogue
 
     return make_catalogue(spark, server, os.fspath(config), sample=sample, options=options)
 

@@ -23,8 +23,8 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StringType, Struct
 from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
 from pipeline.json_bodies import JsonWriter
-from pipeline.kinds import field_type
 from pipeline.rows import BODY, METADATA
+from pipeline.spark_types import field_type
 
 _HEADERS: Final = ("topic", "sow_key", "correlation_id", "expiration")
 _WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")

@@ -23,7 +23,7 @@ from setproctitle import setproctitle
 from amperage.client.uri import without_passwords
 from pipeline.errors import PipelineError
 from pipeline.jobs.run import Run
-from server.program.command_line import Parser, make_parser
+from server.app.command_line import Parser, make_parser
 
 JOBS: Final[Mapping[str, str]] = {
     name: f"pipeline.jobs.{name}"

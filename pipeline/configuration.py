@@ -10,7 +10,7 @@ from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from pipeline.errors import PipelineError
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 
 
 def read_configuration(path: str) -> InstanceSpec:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow.dataset as ds
 
-from pipeline.compacting import LARGE, TOGETHER
+from pipeline.compaction import LARGE, TOGETHER
 from pipeline.errors import PipelineError
 from pipeline.files import Commit, Target, sync
 

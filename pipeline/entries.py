@@ -16,10 +16,10 @@ from pipeline.errors import PipelineError, option_error
 from pipeline.files import FOLDER, read_state
 from pipeline.journal.columns import METADATA
 from pipeline.journal.log import snapshot
-from pipeline.journal.planning import PlannedLog, topics_of
+from pipeline.journal.plan import PlannedLog, topics_of
 from pipeline.rows import BODY
 from server.expressions.topic_names import TopicError, has_regex_characters, select_topics
-from server.journal.naming import instances_with_journals
+from server.storage.journal.format.file_names import instances_with_journals
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,7 +1,7 @@
 """Fields of bodies as columns, strictly by the columns' types.
 
 Bodies of the type `json` are read by compiled code (`pipeline.json_columns`), and so are plain
-columns of fix, nvfix, msgpack and bson (`pipeline.plain_columns`). Other fields are read by the
+columns of fix, nvfix, msgpack and bson (`pipeline.compiled_readers`). Other fields are read by the
 readers that the server's filters use, and then converted, because these may return any value as a
 text. A value that does not fit is converted again leniently: whole numbers may be written like
 `5.0`.
@@ -28,12 +28,12 @@ from pyspark.sql.types import (
 )
 
 from pipeline.arrow import column_of
+from pipeline.compiled_readers import FieldReader, plain_reader
 from pipeline.errors import PipelineError, UnfitError
-from pipeline.in_place import NESTED, Members, decoded, with_parts
 from pipeline.json_columns import UNFIT, JsonReader
-from pipeline.kinds import field_type, hook, is_time
-from pipeline.packed import Bodies
-from pipeline.plain_columns import FieldReader, plain_reader
+from pipeline.packed_bodies import Bodies
+from pipeline.raw_value import NESTED, Members, decoded, with_parts
+from pipeline.spark_types import field_type, hook, is_time
 from pipeline.times import time_rule
 from server.expressions.numerals import numeral
 from server.message_types.base import MessageType, Value

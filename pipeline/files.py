@@ -20,8 +20,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from pipeline.atomic_swap import take_place
 from pipeline.errors import PipelineError
-from pipeline.exchanging import take_place
 
 FOLDER: Final = "_amps_pipeline"
 """The folder in the target with the job's own state. Other folders hold data."""

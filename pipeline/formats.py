@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.utils import is_remote
 
 from pipeline.amps.source import AmpsDataSource
+from pipeline.executor_archive import DIRECTORY
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.reads import FilterListener
-from pipeline.shipping import DIRECTORY
 
 FORMATS: Final[tuple[type[DataSource], ...]] = (
     AmpsDataSource,

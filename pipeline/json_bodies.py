@@ -1,4 +1,4 @@
-"""JSON bodies from columns, in batches, by compiled code (`server.message_types.json_write`).
+"""JSON bodies from columns, in batches, by compiled code (`pipeline.native.json_write`).
 
 The body of a row has no field for a NULL; within structs and arrays, NULL is `null`. Maps, and
 other types that compiled code does not write, are first encoded as JSON value by value.
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
-from pipeline.packed import Bodies
-from server.message_types.json_write import Form, Source, Writer
+from pipeline.native.json_write import Form, Source, Writer
+from pipeline.packed_bodies import Bodies
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 

@@ -1,6 +1,6 @@
 """Fields of JSON bodies as Arrow columns, a block of bodies at a time.
 
-Compiled code parses the bodies (`server.message_types.json_columns`) and fills plain columns:
+Compiled code parses the bodies (`pipeline.native.json_columns`) and fills plain columns:
 numbers, texts, times in ISO 8601, and objects of them. For arrays, maps, decimals and other types
 it returns their positions, and each is decoded by its type. Bodies that are not plain, of which
 there may be none or a few, are parsed again, value by value: whole numbers may be written like
@@ -22,8 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
 from pipeline.arrow import column_of
-from pipeline.errors import UnfitError
-from pipeline.filled_columns import (
+from pipeline.arrow_fill import (
     OBJECT,
     FilledColumn,
     Filler,
@@ -31,11 +30,12 @@ from pipeline.filled_columns import (
     in_their_places,
     plain_kind,
 )
-from pipeline.kinds import field_type, hook
-from pipeline.packed import Bodies
+from pipeline.errors import UnfitError
+from pipeline.native.columns import Kind
+from pipeline.native.json_columns import JsonColumnReader
+from pipeline.packed_bodies import Bodies
+from pipeline.spark_types import field_type, hook
 from pipeline.times import TimeRule
-from server.message_types.columns import Kind
-from server.message_types.json_columns import JsonColumnReader
 
 UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """The errors of the decoders."""

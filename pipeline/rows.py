@@ -34,12 +34,12 @@ from pyspark.sql.types import (
 )
 
 from amperage.client import Message
-from pipeline.arrived import Arrived
 from pipeline.arrow import check_names, require_values
+from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError
 from pipeline.fields import READABLE, read_fields
-from pipeline.packed import Bodies
-from pipeline.plain_columns import FieldReader
+from pipeline.message_columns import Arrived
+from pipeline.packed_bodies import Bodies
 from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from server.program.completion.scripts import SHELLS, file_name
+from server.app.completion.scripts import SHELLS, file_name
 
 ROOT: Final = Path(__file__).parents[1]
 DIRECTORY: Final = ROOT / "completions"

@@ -35,10 +35,10 @@ PROGRAM: Final = Path(sys.executable).with_name("cosmic-ray")
 
 AREAS: Final[Mapping[str, Sequence[str]]] = {
     "amperage/wire": ("wire", "transports", "core"),
-    "server/journal": ("journal",),
-    "server/sow": ("sow", "core"),
-    "server/queues": ("queues", "core"),
-    "server/replication": ("replication",),
+    "server/storage/journal": ("journal",),
+    "server/storage/sow": ("sow", "core"),
+    "server/queues/core": ("queues", "core"),
+    "server/replication/core": ("replication",),
     "server/security": ("security", "admin"),
     "server/expressions": ("expressions", "core"),
 }

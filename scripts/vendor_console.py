@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
-CONSOLE: Final = ROOT / "server/console/static/vendor"
-TESTS: Final = ROOT / "tests/console/vendor"
+CONSOLE: Final = ROOT / "server/admin/console/static/vendor"
+TESTS: Final = ROOT / "tests/admin/console/vendor"
 
 
 class Package(NamedTuple):

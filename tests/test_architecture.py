@@ -30,9 +30,6 @@ PARTS: Final = """
 
 TRACED: Final = "tests.support.walks"
 
-_ENTRY: Final = re.compile(r"^( *)(\S+) +(.+)$", re.MULTILINE)
-_PATH: Final = re.compile(r"[\w/]+\.(?:md|py|toml|xsd)\b|[\w/]+/(?=\s|$|[,;:)])")
-
 
 def definitions(module: Path) -> set[str]:
     """The qualified names of the classes and functions of a module."""
@@ -67,21 +64,6 @@ def elsewhere(qualified: str) -> list[str]:
     ]
 
 
-def house() -> Iterator[tuple[Path, str]]:
-    """The paths in the picture of the house, with the directory that each stands in."""
-    picture = PAGE.read_text().partition("## The house")[2].split("```")[1]
-    above = [ROOT]
-    for indent, name, text in _ENTRY.findall(picture):
-        del above[len(indent) // 2 + 1 :]
-        directory = above[-1]
-        yield directory, name.rstrip(",")
-        if name.endswith("/"):
-            directory /= name
-            above.append(directory)
-        for path in _PATH.findall(text):
-            yield directory, path
-
-
 @pytest.mark.parametrize("heading", WALKS)
 def test_the_functions_of_a_walk_exist(heading: str) -> None:
     for name in WALKS[heading]:
@@ -92,17 +74,6 @@ def test_the_functions_of_a_walk_exist(heading: str) -> None:
 def test_the_walks_are_drawn() -> None:
     assert len(WALKS) == 3
     assert all(len(walk) > 10 for walk in WALKS.values())
-
-
-def test_the_paths_of_the_house_exist() -> None:
-    paths = list(house())
-    assert len(paths) > 80
-    missing = [
-        str(directory.relative_to(ROOT) / path)
-        for directory, path in paths
-        if not any((place / path).exists() for place in (directory, ROOT, ROOT / "docs"))
-    ]
-    assert missing == []
 
 
 def test_the_modules_in_the_text_exist() -> None:

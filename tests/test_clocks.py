@@ -68,7 +68,7 @@ def test_no_expression_takes_moments_of_both_kinds(package: str) -> None:
         f"{path.relative_to(ROOT)}:{line}" for path in paths for line in mixtures(path.read_text())
     ]
     allowed = {
-        path for path in found if path.startswith("server/assembly/loop_clock.py")
+        path for path in found if path.startswith("server/app/wiring/loop_clock.py")
     }  # where the two are compared on purpose
     assert set(found) == allowed
 

@@ -262,7 +262,7 @@ APART = ("unshare", "-rmpf", "--mount-proc", "--kill-child")
 ENTRY = """
 mount --bind "$1" "$1" && mount -o remount,bind,ro / && cd "$1" || exit 99
 touch "$0" 2>/dev/null && exit 98
-exec "$2" -m server.cli "$1/config.xml"
+exec "$2" -m server.cli.amp_server "$1/config.xml"
 """
 
 
@@ -315,7 +315,7 @@ mkdir etc/amperage
 cp "$CONFIG" "./$STARTED"
 chroot . sh -ec "$RUN"
 exec chroot . setpriv --reuid "${USER%:*}" --regid "${USER#*:}" --clear-groups \\
-    sh -c 'cd "$WORKDIR" && exec "$PYTHON" -m server.cli "$STARTED"'
+    sh -c 'cd "$WORKDIR" && exec "$PYTHON" -m server.cli.amp_server "$STARTED"'
 """
 """What a builder makes of the last stage, as far as that takes no image: the system is that of this
 machine, and the server that of this checkout."""

@@ -26,7 +26,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from amperage.forms import COMPILED, LIBRARY, compiled_trouble
+from amperage.compiled_modules import COMPILED, LIBRARY, compiled_trouble
 from config_schema.version import VERSION
 from tests.support.packages import PACKAGES
 from tests.support.quick import quick_command
@@ -126,7 +126,7 @@ def take_compiled(unpacked: Path) -> None:
     """Put what this checkout was compiled to where a build of the sources would put it."""
     assert compiled_trouble(ROOT) == ""
     built = unpacked / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for package in ("amperage", "server"):
+    for package in ("amperage", "pipeline", "server"):
         for path in (ROOT / package).rglob("*.c"):
             # Written now: Cython writes again what is older than its own files, which may be new.
             shutil.copyfile(path, unpacked / path.relative_to(ROOT))
@@ -173,7 +173,7 @@ def test_a_wheel_is_built_from_the_source_distribution(checkout: Path, wheel: Pa
         assert {str(path.relative_to(checkout)) for path in files - compiled} - {*names} == set()
     compiled_paths = [
         str(path.relative_to(ROOT))
-        for package in ("amperage", "server")
+        for package in ("amperage", "pipeline", "server")
         for path in (ROOT / package).rglob("*.pyx")
     ]
     compiled_paths += [f"{name.replace('.', '/')}.py" for name in COMPILED]
@@ -211,18 +211,18 @@ def test_where_the_message_path_cannot_be_compiled_it_says_what_does_without(
     """
     not_compiled = shutil.ignore_patterns("benchmarks", "docs", "man", "static", "tests")
     copy = Path(shutil.copytree(checkout, tmp_path / "copy", ignore=not_compiled))
-    for path in (*(copy / "amperage").rglob("*.pyx"), *(copy / "server").rglob("*.pyx")):
-        path.unlink()
-    for package in ("amperage", "server"):
+    for package in ("amperage", "pipeline", "server"):
+        for path in (copy / package).rglob("*.pyx"):
+            path.unlink()
         (copy / package / "one.pyx").write_text("")
-    forms = copy / "amperage" / "forms.py"
+    forms = copy / "amperage" / "compiled_modules.py"
     text = forms.read_text()
     listed = text[text.index("COMPILED: Final = (") : text.index('"""The modules of the message')]
-    forms.write_text(text.replace(listed, 'COMPILED: Final = ("server.base.tally",)\n'))
+    forms.write_text(text.replace(listed, 'COMPILED: Final = ("server.util.counters",)\n'))
     # What mypy knows of Python's own modules need not be found out twice.
     environment = {"MYPY_CACHE_DIR": str(checkout.with_name("mypy"))}
     if trouble == "type":
-        with (copy / "server" / "base" / "tally.py").open("a") as source:
+        with (copy / "server" / "util" / "counters.py").open("a") as source:
             source.write('\nMADE: int = "text"\n')
     else:
         compiler = tmp_path / "cc"

@@ -17,9 +17,9 @@ from amperage.client.command_shell import not_connected
 from amperage.client.errors import CredentialsError
 from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
-from amperage.client.numbering import AsyncRefusalListener, Numbering
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
+from amperage.client.sequence_numbers import AsyncRefusalListener, Numbering
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header

@@ -27,10 +27,10 @@ from amperage.client.errors import (
 )
 from amperage.client.limits import HEARTBEATS_MISSED
 from amperage.client.message import Message
-from amperage.client.numbering import Numbering
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.queue_acks import DEFAULT_DELAY
+from amperage.client.sequence_numbers import Numbering
 from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 

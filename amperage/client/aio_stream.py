@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Self
 from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
 from amperage.client.message import Message
-from amperage.client.pending import Inbox
+from amperage.client.pending_requests import Inbox
 from amperage.client.streams import Stream
 from amperage.client.time_limit import TimeLimit
 

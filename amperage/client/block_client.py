@@ -9,7 +9,7 @@ from amperage.client.blocking import Client
 from amperage.client.blocking_stream import MessageStream
 from amperage.client.blocks import Block
 from amperage.client.commands import AckType, QueryFields
-from amperage.client.pending import Request
+from amperage.client.pending_requests import Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri

@@ -21,12 +21,12 @@ from amperage.client.errors import (
     ConnectionLostError,
     CredentialsError,
 )
-from amperage.client.guard import Guard
 from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
-from amperage.client.numbering import Numbering, RefusalListener
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
+from amperage.client.sequence_numbers import Numbering, RefusalListener
+from amperage.client.state_lock import Guard
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
 

@@ -30,10 +30,10 @@ from amperage.client.errors import (
     TimedOutError,
     again,
 )
-from amperage.client.guard import Guard
 from amperage.client.limits import HEARTBEATS_MISSED
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import no_connection, open_socket
+from amperage.client.state_lock import Guard
 from amperage.client.uri import ServerUri
 
 _READ_SIZE: Final = 128 * 1024

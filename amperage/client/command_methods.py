@@ -37,9 +37,9 @@ from amperage.client.commands import (
 )
 from amperage.client.limits import LARGEST_BODY
 from amperage.client.message import Message
-from amperage.client.numbering import Numbering, RefusalCount
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
+from amperage.client.sequence_numbers import Numbering, RefusalCount
 from amperage.client.version import installed_version
 from amperage.wire.header import Header
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from amperage.client.arguments import seconds
 from amperage.client.errors import NotConnectedError, PublishStoreFullError
-from amperage.client.numbering import Numbering
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
+from amperage.client.sequence_numbers import Numbering
 from amperage.client.time_limit import TimeLimit
 
 

@@ -1,6 +1,6 @@
 """The blocking client that reconnects automatically, resubscribes and publishes again.
 
-A background thread (`amperage.client.session_keeping`) reconnects, independently of the
+A background thread (`amperage.client.reconnect_thread`) reconnects, independently of the
 application. Commands called without a session wait for the next one, within their timeout.
 Published messages go into the publish store.
 """
@@ -27,12 +27,12 @@ from amperage.client.errors import TimedOutError, again
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
-from amperage.client.numbering import RefusalListener
 from amperage.client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
+from amperage.client.reconnect_thread import SessionKeeper, SessionOptions
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
+from amperage.client.sequence_numbers import RefusalListener
 from amperage.client.servers import Server, ServerChooser
-from amperage.client.session_keeping import SessionKeeper, SessionOptions
 from amperage.client.states import StateListener
 from amperage.client.store_claims import claim_stores, release_stores
 from amperage.client.time_limit import TimeLimit

@@ -36,10 +36,10 @@ from amperage.client.ha_arguments import check_ha_arguments
 from amperage.client.handler_calls import HandlerCalls
 from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
 from amperage.client.logon import LogonDialogue
-from amperage.client.numbering import AsyncRefusalListener
 from amperage.client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
+from amperage.client.sequence_numbers import AsyncRefusalListener
 from amperage.client.servers import Server, ServerChooser
 from amperage.client.states import AsyncStateListener, ConnectionEvent, ConnectionState
 from amperage.client.store_claims import claim_stores, release_stores

@@ -6,7 +6,7 @@ from amperage.client.authentication import Authenticator, Credentials, MutualAut
 from amperage.client.commands import LogonOptions
 from amperage.client.errors import LogonError, again
 from amperage.client.limits import LOGON_ROUNDS
-from amperage.client.pending import Request
+from amperage.client.pending_requests import Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.uri import ServerUri
 from amperage.wire.header import Header

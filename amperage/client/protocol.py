@@ -39,13 +39,13 @@ from amperage.client.errors import (
     command_error,
 )
 from amperage.client.message import Message, split_batch
-from amperage.client.numbering import TEMPLATES_KEPT, Numbering, numbers_in
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.queue_acks import effective_backlog
+from amperage.client.sequence_numbers import TEMPLATES_KEPT, Numbering, numbers_in
 from amperage.client.uri import AMPS
 from amperage.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
-from amperage.wire.numbered import FrameRun
+from amperage.wire.header_template import FrameRun
 from amperage.wire.runs import RunReader
 
 _AT_ONCE: Final = 0.0

@@ -30,8 +30,7 @@ from amperage.client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from amperage.client.commands import AckType, encoded
 from amperage.client.errors import ClientError, NotConnectedError
 from amperage.client.message import Message
-from amperage.client.numbering import AsyncRefusalListener, Numbering, numbers_in
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.queue_acks import UnconfirmedAcks
@@ -43,6 +42,7 @@ from amperage.client.resubscription import (
     places_none,
     replaces,
 )
+from amperage.client.sequence_numbers import AsyncRefusalListener, Numbering, numbers_in
 from amperage.wire.framing import frame, frame_head
 from amperage.wire.header import Header
 

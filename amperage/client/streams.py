@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from amperage.client.errors import ClientError, again
 from amperage.client.message import Message
-from amperage.client.pending import Inbox
+from amperage.client.pending_requests import Inbox
 
 
 class Stream(ABC):

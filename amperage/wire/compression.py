@@ -15,7 +15,7 @@ from amperage.wire.framing import FrameError
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame, FrameSource
-    from amperage.wire.numbered import FrameRun
+    from amperage.wire.header_template import FrameRun
 
 _LARGEST_PIECE: Final = 64 * 1024
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
-    from amperage.wire.numbered import FrameRun
+    from amperage.wire.header_template import FrameRun
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")

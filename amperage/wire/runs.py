@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from amperage.wire.frame_slices import cut_run
 from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameReader, Parts
-from amperage.wire.numbered import SEQUENCE_KEY, FrameRun, Shape, split_at_sequence
-from amperage.wire.places import cut_run
+from amperage.wire.header_template import SEQUENCE_KEY, FrameRun, Shape, split_at_sequence
 
 _CUT_BETWEEN_LOOKS: Final = 256
 """Frames that are split off one by one before the next check for a run."""

@@ -8,7 +8,7 @@ for each, and callers that get a range need not check any number.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint64_t
 
-from amperage.wire.places cimport Places
+from amperage.wire.frame_slices cimport Places
 
 cdef enum:
     MOST_DIGITS = 18  # any number of so many digits fits into 64 bits

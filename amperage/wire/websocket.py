@@ -28,8 +28,8 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN, SEND_EOF
 from websockets.server import ServerProtocol
 
+from amperage.wire.decompression import LARGEST_PIECE, DeflatedFrame, DeflateFactory, Inflater
 from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameError
-from amperage.wire.inflating import LARGEST_PIECE, DeflatedFrame, DeflateFactory, Inflater
 from amperage.wire.websocket_forms import Form, Message, WholeForm, choose_form
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)

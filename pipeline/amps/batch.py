@@ -18,7 +18,7 @@ from amperage.client.blocks import Block
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
-from pipeline.arrived import gathered
+from pipeline.message_columns import gathered
 from pipeline.pushdown import push_down
 from pipeline.rows import RowFormat
 from pipeline.tolerance import PERMISSIVE

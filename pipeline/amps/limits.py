@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from pipeline.amps.measuring import Measure
+from pipeline.amps.log_measure import Measure
 from pipeline.amps.options import AmpsOptions
 
 

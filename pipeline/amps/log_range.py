@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.amps.connection import connected
-from pipeline.amps.measuring import measure
+from pipeline.amps.log_measure import measure
 from pipeline.amps.offsets import Range
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ranges import AmpsRange, RangeReader

@@ -26,9 +26,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_intdigest
 
-from pipeline.amps.measuring import Measure
+from pipeline.amps.log_measure import Measure
 from pipeline.errors import PipelineError
-from server.journal import BookmarkError, parse_bookmark
+from server.storage.journal import BookmarkError, parse_bookmark
 
 Offset: TypeAlias = dict[str, Any]
 

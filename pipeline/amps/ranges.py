@@ -15,8 +15,8 @@ from pipeline.amps.offsets import Range, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed, replayed_blocks
 from pipeline.amps.selection import command_options
-from pipeline.arrived import Arrived, gathered
 from pipeline.errors import PipelineError, option_error
+from pipeline.message_columns import Arrived, gathered
 from pipeline.rows import RowFormat
 from pipeline.workers import settle
 

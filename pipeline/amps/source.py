@@ -18,8 +18,8 @@ from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
 from pipeline.errors import PipelineError, option_error
 from pipeline.inference import SAMPLED, decoder, infer_schema
-from pipeline.refusing import stream_reader
 from pipeline.rows import default_schema
+from pipeline.unsupported_stream import stream_reader
 
 
 class AmpsDataSource(DataSource):

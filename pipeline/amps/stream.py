@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from amperage.client import EPOCH
-from pipeline.amps.ahead import Ahead
-from pipeline.amps.followed import Followed
+from pipeline.amps.batch_planner import Ahead
+from pipeline.amps.failover_batches import Followed
 from pipeline.amps.limits import default_limit, limits_of
 from pipeline.amps.offsets import Offset, initial, ranges_of
 from pipeline.amps.options import AmpsOptions

@@ -37,10 +37,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.amps.connection import connected, require_log
-from pipeline.amps.deleting import Deleter
+from pipeline.amps.deletes import Deleter
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.ordering import sorted_messages
-from pipeline.amps.publishing import Publisher
+from pipeline.amps.publisher import Publisher
+from pipeline.amps.row_order import sorted_messages
 from pipeline.amps.sink import NOT_ONCE, REFUSALS_KEPT, Identity, Refusal, Sink
 from pipeline.bodies import MessageFormat, Outgoing
 from pipeline.errors import PipelineError, option_error

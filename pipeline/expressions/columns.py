@@ -12,13 +12,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pipeline.expressions.environment import Environment
 from pipeline.expressions.variants import variants
 from server.expressions import Kind, parse
-from server.expressions.columns import Column as ColumnOfValues
-from server.expressions.columns import column_of
-from server.expressions.compile_columns import ColumnFilter, ColumnValue, Rows
-from server.expressions.context import MessageContext
+from server.expressions.backends.columns import Column as ColumnOfValues
+from server.expressions.backends.columns import column_of
+from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, Rows
 from server.expressions.inference import as_read
+from server.expressions.message_context import MessageContext
 from server.expressions.tree import Call, Reference, Slot, slots, walk
-from server.sow.keys import key_hash
+from server.storage.sow.keys.key_source import key_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

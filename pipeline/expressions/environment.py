@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
 from pipeline.logs import StandardError
-from server.assembly.provision import (
+from server.app.wiring.provision import (
     ProvisionError,
     message_type_modules,
     provision_functions,

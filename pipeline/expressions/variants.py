@@ -12,8 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from server.base.octets import to_octets
 from server.message_types.base import Value
+from server.util.encoding import to_octets
 
 _NO_NAMES: Final = b"\x01\x00\x00"
 _NULL: Final = b"\x00"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from amperage.client.uri import without_passwords
-from pipeline.compacting import Table
+from pipeline.compaction import Table
 from pipeline.errors import PipelineError
 from pipeline.files import FOLDER, State, Target, read_state
 

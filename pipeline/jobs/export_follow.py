@@ -11,17 +11,17 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
+from pipeline.foreach_batch import briefly
 from pipeline.jobs.export_frames import Wanted, published, write
 from pipeline.jobs.export_journals import export_round, logs_of
-from pipeline.jobs.watching import interruption, watch
-from pipeline.taking import briefly
+from pipeline.jobs.watcher import interruption, watch
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark.sql import DataFrame
 
-    from pipeline.compacting import Table
+    from pipeline.compaction import Table
     from pipeline.delta import DeltaTarget
     from pipeline.files import State
     from pipeline.jobs.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.watching import interruption, watch
+from pipeline.jobs.watcher import interruption, watch
 
 if TYPE_CHECKING:
     import argparse

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pipeline.errors import PipelineError
 from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.sources import add_source, source_of
-from server.journal import BookmarkError, parse_bookmark
-from server.journal.bookmarks import Moment
+from server.storage.journal import BookmarkError, parse_bookmark
+from server.storage.journal.read.bookmarks import Moment
 
 if TYPE_CHECKING:
     import argparse

@@ -23,20 +23,20 @@ from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.view import deliver, find_view, from_journals
 from pipeline.journal.log import Log, snapshot
 from pipeline.logs import Silence
-from server.assembly.provision import ProvisionError, provision_functions, provision_message_types
-from server.assembly.provision_sow import TopicOpener
-from server.journal import EVENTS, Cursor, Notice, Span, Topic
-from server.journal.files import FileTable, SourceCache
-from server.sow.applying import apply_passage
-from server.sow.commit import GroupCommit
-from server.sow.store import StoreError
+from server.app.wiring.provision import ProvisionError, provision_functions, provision_message_types
+from server.app.wiring.provision_sow import TopicOpener
+from server.storage.journal import EVENTS, Cursor, Notice, Span, Topic
+from server.storage.journal.files import FileTable, SourceCache
+from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.log_apply import apply_passage
+from server.storage.sow.store import StoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
     from pipeline.jobs.run import Run
-    from server.sow.topic import SowTopic
+    from server.storage.sow.topic_records import SowTopic
 
 HELP: Final = "make a SOW topic or a view anew from journals"
 _TOGETHER: Final = 1000

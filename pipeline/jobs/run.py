@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
-from server.base.json_lines import json_line
+from server.util.json_lines import json_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ class Run:
 
     def spark(self) -> SparkSession:
         """Start Spark and return its session. A job calls this when it first needs Spark."""
-        from pipeline.jobs.starting import started
+        from pipeline.jobs.start import started
 
         shows = not self.is_quiet and sys.stderr.isatty()
         conf = {"spark.ui.showConsoleProgress": str(shows).lower(), **self.conf}

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 from pipeline.journal.log import open_journal
 from pipeline.journal.pieces import Block, Names, Piece, Records
-from server.journal.checking import damaged
-from server.journal.index import ANY_TOPIC, unpack_topic_index
-from server.journal.layout import PAGE, RECORD_SIZE, FormatError
-from server.journal.naming import TOPIC_INDEX, sibling
-from server.journal.records import CHUNK, RECORD_TYPE, read_rows, records_check
-from server.journal.storage import Source
+from server.storage.journal.format.checksum import damaged
+from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
+from server.storage.journal.format.layout import PAGE, RECORD_SIZE, FormatError
+from server.storage.journal.format.records import CHUNK, RECORD_TYPE, read_rows, records_check
+from server.storage.journal.index import ANY_TOPIC, unpack_topic_index
+from server.storage.journal.storage import Source
 
 _GAP: Final = 16_384
 """Gaps between wanted bodies up to this size in bytes are read rather than skipped."""

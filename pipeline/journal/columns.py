@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 
 from pipeline.journal.pieces import Block, Names, Records
 from pipeline.journal.predicates import ORDERINGS, Predicate
-from pipeline.packed import Bodies
-from server.journal.entry import Kind
-from server.journal.layout import unpack_extras
+from pipeline.packed_bodies import Bodies
+from server.storage.journal.format.entry import Kind
+from server.storage.journal.format.layout import unpack_extras
 
 COMMANDS: Final = {
     "publish": Kind.PUBLISH,

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.journal.pieces import Block
-from pipeline.packed import Bodies
+from pipeline.packed_bodies import Bodies
 from server.expressions import parse, paths
-from server.expressions.compile_message import Predicate, compile_filter
+from server.expressions.backends.compile_message import Predicate, compile_filter
 from server.expressions.inference import as_read
 from server.message_types.base import MessageTypeError
 from server.message_types.bulk import BulkExtractor, bulk_extractor

@@ -18,9 +18,22 @@ from typing import Final
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.tail import entries_written
-from server.journal.clock_steps import ClockSteps, unpack_steps
-from server.journal.files import JournalFile, open_source, read_page, salvage_header, unpack_page
-from server.journal.layout import (
+from server.storage.journal.clock_steps import ClockSteps, unpack_steps
+from server.storage.journal.files import (
+    JournalFile,
+    open_source,
+    read_page,
+    salvage_header,
+    unpack_page,
+)
+from server.storage.journal.format.file_names import (
+    COMPRESSED,
+    JOURNAL,
+    instances_with_journals,
+    journal_files,
+    steps_name,
+)
+from server.storage.journal.format.layout import (
     BODY_START,
     PAGE,
     TIMESTAMP,
@@ -29,15 +42,8 @@ from server.journal.layout import (
     Seal,
     VersionError,
 )
-from server.journal.naming import (
-    COMPRESSED,
-    JOURNAL,
-    instances_with_journals,
-    journal_files,
-    steps_name,
-)
-from server.journal.records import read_rows, slots
-from server.journal.storage import FileSource, Source
+from server.storage.journal.format.records import read_rows, slots
+from server.storage.journal.storage import FileSource, Source
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _PIECE: Final = 1 << 20

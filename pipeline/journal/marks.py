@@ -13,7 +13,7 @@ from xxhash import xxh3_64_hexdigest
 
 from pipeline.errors import PipelineError
 from pipeline.journal.log import Log, open_journal
-from server.journal.layout import (
+from server.storage.journal.format.layout import (
     BODY_CRC,
     CLIENT,
     KIND,
@@ -24,7 +24,7 @@ from server.journal.layout import (
     TIMESTAMP,
     Row,
 )
-from server.journal.records import read_rows
+from server.storage.journal.format.records import read_rows
 
 UNKNOWN: Final = ""
 """The mark of an entry that cannot be read."""

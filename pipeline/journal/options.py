@@ -18,7 +18,7 @@ from pipeline.journal.columns import COMMANDS
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 from server.expressions import ExpressionError, parse
 from server.expressions.topic_names import TopicError, select_topics
-from server.journal import BookmarkError, parse_bookmark
+from server.storage.journal import BookmarkError, parse_bookmark
 
 _PIECE: Final = 128 << 20  # the size into which Spark splits files
 _SMALLEST_PIECE: Final = 1 << 16

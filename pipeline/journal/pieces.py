@@ -12,10 +12,10 @@ import numpy.typing as npt
 from pyspark.sql.datasource import InputPartition
 
 from pipeline.journal.predicates import Predicate
-from pipeline.packed import Bodies
+from pipeline.packed_bodies import Bodies
 
 Records = npt.NDArray[np.void]
-"""Records of type `server.journal.records.RECORD_TYPE`, or one of their columns."""
+"""Records of type `server.storage.journal.format.records.RECORD_TYPE`, or one of their columns."""
 
 
 @dataclass(frozen=True, slots=True)

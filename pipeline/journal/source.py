@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 
 from pipeline.journal.options import JournalOptions, read_options
 from pipeline.journal.pieces import Piece
-from pipeline.journal.planning import message_types, plan
-from pipeline.journal.reading import PieceReader
+from pipeline.journal.plan import message_types, plan
+from pipeline.journal.reader import PieceReader
 from pipeline.journal.schema import JournalSchema, default_schema
 from pipeline.journal.stream import AmpsJournalStreamReader
-from pipeline.refusing import stream_reader
+from pipeline.unsupported_stream import stream_reader
 
 
 class AmpsJournalDataSource(DataSource):

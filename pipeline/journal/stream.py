@@ -25,10 +25,10 @@ from pipeline.journal.log import Log, Sealed, snapshot
 from pipeline.journal.marks import UNKNOWN, has, mark_of
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import Piece
-from pipeline.journal.planning import PlannedLog, plan_log
-from pipeline.journal.reading import PieceReader
+from pipeline.journal.plan import PlannedLog, plan_log
+from pipeline.journal.reader import PieceReader
 from pipeline.journal.schema import JournalSchema
-from server.journal import Span
+from server.storage.journal import Span
 
 Offset: TypeAlias = dict[str, Any]
 """By instance, the txid of an entry and its mark, or the txid alone."""

@@ -1,10 +1,10 @@
 """Finds the end of a journal file that a running server is still writing to.
 
-`server.journal.extent` finds the end by checking every entry, as recovery must. Here the file is
-only read, perhaps often, so the end is found by bisection. Each record contains how far the log was
-on stable storage when it was written, and so does the mark after the last one. The entries up to
-there are complete. Only the few entries after that have to be checked, because the server may be
-writing them.
+`server.storage.journal.log_end` finds the end by checking every entry, as recovery must. Here the
+file is only read, perhaps often, so the end is found by bisection. Each record contains how far
+the log was on stable storage when it was written, and so does the mark after the last one. The
+entries up to there are complete. Only the few entries after that have to be checked, because the
+server may be writing them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from server.journal.extent import MOST_IN_COMMIT, find_extent, find_mark
-from server.journal.layout import LAG, LAG_UNKNOWN
-from server.journal.records import columns, read_bodies, read_body, read_rows, slots
-from server.journal.storage import Source
+from server.storage.journal.format.layout import LAG, LAG_UNKNOWN
+from server.storage.journal.format.records import columns, read_bodies, read_body, read_rows, slots
+from server.storage.journal.log_end import MOST_IN_COMMIT, find_extent, find_mark
+from server.storage.journal.storage import Source
 
 _WALK_BACK: Final = 64
 """Records that are examined for the position up to which the log was durable."""

@@ -14,13 +14,13 @@ from pipeline.expressions import Environment, Message, matches
 from pipeline.views.records import SCHEMA, batch_of, records_in
 from server.expressions import Kind, parse_field
 from server.message_types.base import BodyError
-from server.sow.enrichment import FieldStage
-from server.sow.record_context import context_of
+from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.record_context import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from server.sow.records import Record
+    from server.storage.sow.records import Record
 
 
 def conflated_records(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import ViewSpec
 from pipeline.expressions import Environment
-from server.views.definition import Definition
+from server.storage.views.definition import Definition
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType

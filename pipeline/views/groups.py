@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.records import SCHEMA, batch_of, records_in
-from server.expressions.context import NO_CONTEXT, MessageContext
-from server.sow.record_context import context_of
-from server.sow.records import Change, Record
-from server.views.grouping import Group, Grouping
+from server.expressions.message_context import NO_CONTEXT, MessageContext
+from server.storage.sow.record_context import context_of
+from server.storage.sow.records import Change, Record
+from server.storage.views.groups import Group, Grouping
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from server.views.projection import Row
+    from server.storage.views.projection import Row
 
 _PARTIAL_SCHEMA: Final = "key string, partial binary, sequence long, timestamp long"
 _PARTIAL: Final = pa.schema(

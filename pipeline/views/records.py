@@ -2,7 +2,7 @@
 
     key, body, topic, timestamp, sequence, correlation_id, bookmark
 
-as in `server.sow.records.Record`. The order of `sequence` is the order of the updates.
+as in `server.storage.sow.records.Record`. The order of `sequence` is the order of the updates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from server.sow.records import Record
+from server.storage.sow.records import Record
 
 ARROW: Final = pa.schema(
     [

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from server.message_types.paths import Path
-    from server.sow.records import Record
-    from server.views.join import JoinedFields
-    from server.views.projection import Row
+    from server.storage.sow.records import Record
+    from server.storage.views.join import JoinedFields
+    from server.storage.views.projection import Row
 
 _PART: Final = pa.schema(
     [("part", pa.binary()), ("texts", pa.list_(pa.binary())), ("sequence", pa.int64())]

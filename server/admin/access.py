@@ -19,23 +19,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from config_schema.regex import matches
+from server.admin.audit_events import TRANSPORT, Trail
+from server.admin.credential_cache import Recent
 from server.admin.http.messages import Headers, Refusal, Request
-from server.admin.recent import Recent
-from server.admin.trail import TRANSPORT, Trail
-from server.base.complaints import Complaints, host_of, on_running_loop
 from server.security.authentication import Admission, Credentials, Origin
 from server.security.cookies import COOKIE, DEFAULT_SECONDS, Sessions, cookies_in
-from server.security.later import mapped
-from server.security.negotiation import proof
+from server.security.deferred import mapped
 from server.security.permissions import STRANGER, Permission
+from server.security.proof_header import proof
+from server.util.rate_limited_log import Complaints, host_of, on_running_loop
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
-    from server.admin.engine_side import EngineSide
+    from server.admin.engine_calls import EngineSide
     from server.admin.permissions import VisitorPermissions
-    from server.base.log import Log
     from server.security.authentication import Authenticator
     from server.security.permissions import Permissions
+    from server.util.log_protocol import Log
 
 _SCRIPT: Final = "x-requested-with"
 """The header of requests by page scripts, for which no user can be prompted for a password."""

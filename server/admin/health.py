@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from server.admin.http.messages import JSON, TEXT, Document, Refusal, Request, Response
-from server.base.clock import WallMicroseconds
-from server.links.lateness import LATE_SECONDS
+from server.replication.links.lag_monitor import LATE_SECONDS
 from server.statistics.sources.texts import moment
+from server.util.clock import WallMicroseconds
 
 if TYPE_CHECKING:
     from server.admin.access import Access, Visitor
-    from server.admin.engine_side import EngineSide
-    from server.links.replication import OwnDestination, Replication
-    from server.statistics.keeper import Keeper
+    from server.admin.engine_calls import EngineSide
+    from server.replication.links.replication_state import OwnDestination, Replication
+    from server.statistics.statistics_thread import Keeper
 
 HEALTH_PATH: Final = "healthz"
 READY_PATH: Final = "readyz"

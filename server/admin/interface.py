@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InetAddr
     from server.admin.http.connection import Answer
     from server.admin.monitoring import Monitoring
-    from server.base.log import Log
-    from server.transports.descriptors import DescriptorReserve
-    from server.upkeep.file_watch import FileWatch
+    from server.process.file_watch import FileWatch
+    from server.transports.descriptor_reserve import DescriptorReserve
+    from server.util.log_protocol import Log
 
 _STOP_SECONDS: Final = 5.0
 

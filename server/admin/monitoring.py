@@ -18,18 +18,18 @@ from server.admin.documents import html_form, json_form, over_time, rnc, xml_for
 from server.admin.documents.values import text_of
 from server.admin.http.events import EVENT_STREAM
 from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
-from server.admin.moments import Moments, read_moments
+from server.admin.live_updates import Watching
 from server.admin.paths import taken_apart
+from server.admin.time_range import Moments, read_moments
 from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, NothingThere, Place, Tree, near
-from server.admin.watching import Watching
 from server.statistics.resources import CLIENTS
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
     from server.admin.access import Access, Visitor
-    from server.admin.past import Past
-    from server.statistics.keeper import Keeper
+    from server.admin.history import Past
     from server.statistics.sample import Snapshot
+    from server.statistics.statistics_thread import Keeper
 
 CONFIGURATION: Final = "config.xml"
 DETAILS: Final = "details"

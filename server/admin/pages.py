@@ -18,7 +18,7 @@ from server.admin.tree import INSTANCE, PLACES, ROOT, Node
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
     from server.admin.access import Access, Visitor
-    from server.admin.engine_side import EngineSide
+    from server.admin.engine_calls import EngineSide
     from server.admin.monitoring import Monitoring
 
 QueueDetails = Callable[[str, str], "dict[str, object] | None"]

@@ -11,12 +11,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from server.security.later import mapped
+from server.security.deferred import mapped
 from server.security.permissions import STRANGER, Permission
 
 if TYPE_CHECKING:
+    from server.security.deferred import Later
     from server.security.entitlement import Entitlement
-    from server.security.later import Later
     from server.security.permissions import Permissions
 
 _MOST_USERS: Final = 1_000

@@ -17,7 +17,7 @@ from server.admin.paths import FORMS
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
     from server.admin.access import Access, Visitor
-    from server.admin.cross_site import CrossSite
+    from server.admin.csrf import CrossSite
 
 READING: Final = ("GET", "HEAD")
 

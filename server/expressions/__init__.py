@@ -10,10 +10,10 @@ contents of each place.
 """
 
 from server.expressions.check import check
+from server.expressions.context_rules import Kind
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS, built_in
 from server.expressions.functions.registry import Functions
-from server.expressions.kinds import Kind
 from server.expressions.parser import (
     parse,
     parse_field,

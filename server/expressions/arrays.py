@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from server.base.octets import to_octets
 from server.expressions.numerals import double, numeral
 from server.message_types.base import Value
+from server.util.encoding import to_octets
 
 _SHORT: Final = 16
 """Arrays up to this length are compared pair by pair."""

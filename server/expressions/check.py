@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from server.expressions.context_rules import RULES, Kind, Shape
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
-from server.expressions.kinds import RULES, Kind, Shape
 from server.expressions.parser import (
     parse,
     parse_field,

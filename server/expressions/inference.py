@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from server.expressions.rewriting import rewrite
+from server.expressions.rewrite import rewrite
 from server.expressions.tree import (
     Aggregate,
     Between,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from server.expressions.cursor import Cursor
+from server.expressions.context_rules import Kind, check_tree
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import AGGREGATES, Functions, Parameter
@@ -22,9 +22,9 @@ from server.expressions.grammar import (
     SUM,
     WORDS,
 )
-from server.expressions.kinds import Kind, check_tree
 from server.expressions.numerals import bounded
-from server.expressions.patterns import compile_pattern
+from server.expressions.regex.patterns import compile_pattern
+from server.expressions.token_cursor import Cursor
 from server.expressions.tokens import Name, PlainList, Quoted, Token
 from server.expressions.tree import (
     Affix,

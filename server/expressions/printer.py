@@ -6,7 +6,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from server.base.octets import to_octets
 from server.expressions.grammar import (
     AND,
     ARITHMETIC,
@@ -42,6 +41,7 @@ from server.expressions.tree import (
     Pattern,
 )
 from server.message_types.paths import Path
+from server.util.encoding import to_octets
 
 _LONGEST_KEPT: Final = 64
 """Maximum length of a name whose text is cached, in characters: the same fields recur often."""

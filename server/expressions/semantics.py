@@ -28,10 +28,10 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from server.base.octets import to_octets
 from server.expressions.arrays import any_pair, elements
 from server.expressions.numerals import bounded, double, numeral
 from server.message_types.base import Value
+from server.util.encoding import to_octets
 
 Truth: TypeAlias = bool | None
 Number: TypeAlias = int | float

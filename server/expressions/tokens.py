@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from server.base.octets import from_octets, to_octets
 from server.expressions.errors import ExpressionError
 from server.expressions.grammar import ESCAPES, MAX_LENGTH, MAX_STEPS, SYMBOLS
 from server.expressions.numerals import numeral
 from server.message_types.paths import Path
+from server.util.encoding import from_octets, to_octets
 
 
 class Name(NamedTuple):

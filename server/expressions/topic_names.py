@@ -6,8 +6,8 @@ topic of that name.
 
 The expression of one client is executed within the commands of other clients: of the first one to
 use a topic. So it is compiled and limited like the patterns of filters
-(server/expressions/patterns.py), and a name whose test reaches the limit is not selected. Equal
-expressions are compiled once, for as long as a selector uses one.
+(server/expressions/regex/patterns.py), and a name whose test reaches the limit is not selected.
+Equal expressions are compiled once, for as long as a selector uses one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Final
 from weakref import WeakValueDictionary
 
-from server.expressions.effort import Allowance, Effort, TooCostlyError
-from server.expressions.needles import needle
-from server.expressions.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
+from server.expressions.regex.budget import Allowance, Effort, TooCostlyError
+from server.expressions.regex.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
+from server.expressions.regex.required_literal import needle
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
 

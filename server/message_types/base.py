@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 from server.message_types.paths import Path
 
 if TYPE_CHECKING:
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
 
 Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
 """The value at a path: None for NULL (absent, null or a sub-document), a scalar, or an array of

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bflat_fields import (
     WIDTHS,
@@ -24,6 +23,7 @@ from server.message_types.bflat_fields import (
     value_end,
 )
 from server.message_types.trees import read_path
+from server.util.encoding import from_octets, to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from server.message_types.options import Options
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
     from server.message_types.trees import Tree
 
     Encoded: TypeAlias = tuple[int, bytes]

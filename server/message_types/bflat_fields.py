@@ -18,8 +18,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from server.base.octets import to_octets
 from server.message_types.base import BodyError
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

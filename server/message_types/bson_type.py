@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bson_elements import (
     LENGTH,
@@ -25,7 +24,8 @@ from server.message_types.bson_elements import (
     unsized,
 )
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.wanted import MAX_DEPTH, want
+from server.message_types.wanted_fields import MAX_DEPTH, want
+from server.util.encoding import from_octets, to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
-    from server.message_types.wanted import Wanted
+    from server.message_types.wanted_fields import Wanted
 
 _DOCUMENT = int(Kind.DOCUMENT)
 _ARRAY = int(Kind.ARRAY)

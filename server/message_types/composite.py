@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
-from server.message_types.selection import selection_of
+from server.message_types.select_list import selection_of
 from server.message_types.trees import read_path
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from server.message_types.options import Options
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
     from server.message_types.trees import Tree
 
     _Parts: TypeAlias = tuple[list[bytes], bytes]

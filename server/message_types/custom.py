@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.base.libraries import LibraryError, explain, load_entry_point
 from server.message_types.base import Capabilities, MessageType, MessageTypeError
+from server.util.plugin_loader import LibraryError, explain, load_entry_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from server.base.octets import from_octets, to_octets
 from server.message_types.base import Capabilities, MessageTypeError
-from server.message_types.text import double_text
+from server.message_types.number_text import double_text
+from server.util.encoding import from_octets, to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from server.message_types.options import Options
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
 
     Fields: TypeAlias = dict[bytes, list[bytes]]
     """Tag -> its values, in the order of the body; a tag has the place of its first occurrence."""

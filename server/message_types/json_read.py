@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 import msgspec
 import simdjson
 
-from server.base.octets import to_octets
 from server.message_types.json_fields import FieldReader
 from server.message_types.json_scan import read_scalar, read_text, scan
 from server.message_types.json_tests import FilterTests
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

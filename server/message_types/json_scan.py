@@ -13,8 +13,8 @@ import re
 from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from server.base.octets import from_octets
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
+from server.util.encoding import from_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from server.message_types.json_members cimport (
     Member, MemberWalk, Number, Text, ODD, READ, STOPPED, read_number
 )
 from server.message_types.json_tokens cimport skip_value
-from amperage.wire.places cimport Places
+from amperage.wire.frame_slices cimport Places
 
 cdef enum:
     LESS = 1

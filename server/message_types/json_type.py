@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 import simdjson
 
-from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bulk import RawColumn
 from server.message_types.json_read import (
@@ -24,7 +23,8 @@ from server.message_types.json_read import (
 )
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from server.message_types.base import Field
     from server.message_types.paths import Path
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
 
 
 class LiteralType:

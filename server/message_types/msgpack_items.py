@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec.msgpack
 
-from server.base.octets import from_octets, to_octets
 from server.message_types.base import BodyError
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
+from server.util.encoding import from_octets, to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from server.base.octets import to_octets
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.msgpack_items import (
     HEADS,
@@ -33,7 +32,8 @@ from server.message_types.msgpack_items import (
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.trees import read_path
 from server.message_types.typed_fields import NotTypedError, typed_fields
-from server.message_types.wanted import MAX_DEPTH, want
+from server.message_types.wanted_fields import MAX_DEPTH, want
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
-    from server.message_types.wanted import Wanted
+    from server.message_types.wanted_fields import Wanted
 
 _COMPARABLE = (*INTEGERS, Kind.FLOAT, Kind.STR)
 

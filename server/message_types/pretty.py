@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from server.base.octets import to_octets
 from server.message_types.base import BodyError
+from server.util.encoding import to_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

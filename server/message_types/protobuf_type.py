@@ -25,13 +25,13 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 
-from server.base.octets import from_octets
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.proto_compiler import compile_message, source_files
 from server.message_types.raw_trees import kept_names
 from server.message_types.trees import read_path
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
+from server.util.encoding import from_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.message_types.raw_trees import Kept
     from server.message_types.registry import Find
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
     from server.message_types.trees import Tree
 
     Reader: TypeAlias = Callable[[Message], Value]

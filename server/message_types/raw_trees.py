@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from server.message_types.base import BodyError
 from server.message_types.paths import format_path
-from server.message_types.wanted import MAX_DEPTH
+from server.message_types.wanted_fields import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from server.message_types.base import Field, Value
     from server.message_types.paths import Path
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
 
 RawTree: TypeAlias = dict[str, "RawNode"]
 RawNode: TypeAlias = Union[RawTree, bytes]  # noqa: UP007 - "X | Y" takes no forward reference

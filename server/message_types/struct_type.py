@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
-from server.base.octets import from_octets
 from server.message_types.base import Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.paths import PathError, format_path, parse_path
 from server.message_types.trees import read_path
+from server.util.encoding import from_octets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from server.message_types.base import BodyError
-from server.message_types.text import double_text
+from server.message_types.number_text import double_text
 
 if TYPE_CHECKING:
     from server.message_types.base import Value

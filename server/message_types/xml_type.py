@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from server.message_types.base import BodyError, Capabilities
-from server.message_types.selection import Selection, selection_of
+from server.message_types.select_list import Selection, selection_of
 from server.message_types.xml_tree import (
     MAX_DEPTH,
     attribute_key,

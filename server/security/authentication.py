@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.security.later import mapped
+from server.security.deferred import mapped
 
 if TYPE_CHECKING:
-    from server.security.later import Later
+    from server.security.deferred import Later
 
 
 MOST_CHALLENGES: Final = 10

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.security.later import Later
+    from server.security.deferred import Later
     from server.security.permissions import Permissions
 
 

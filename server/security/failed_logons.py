@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission
-from server.security.later import mapped
+from server.security.deferred import mapped
 
 if TYPE_CHECKING:
-    from server.base.log import Log
     from server.security.authentication import Authenticator, Credentials, Exchange
-    from server.security.later import Later
+    from server.security.deferred import Later
+    from server.util.log_protocol import Log
 
 MOST_REMEMBERED: Final = 10_000
 """Limit of users and addresses each; beyond it, the one whose last failure is oldest is dropped."""

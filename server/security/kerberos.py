@@ -31,7 +31,7 @@ from amperage.client.gssapi import (
     principal_name,
     shown,
 )
-from server.base.regular_files import check_regular
+from server.util.safe_open import check_regular
 
 _MOST_KEYTAB_BYTES: Final = 1_048_576
 _INITIAL_TOKEN: Final = 0x60

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.spec import ModuleSpec, ModuleUse, Options
-from server.base.libraries import LibraryError
 from server.security import simple_access
 from server.security.authentication import AcceptAll, Authenticator, RefuseAll
 from server.security.custom.authentication import load_authentication
@@ -18,6 +17,7 @@ from server.security.custom.entitlement import load_entitlement
 from server.security.custom.library import CustomError
 from server.security.entitlement import Entitlement, FixedEntitlement
 from server.security.failed_logons import Guarded
+from server.security.http_client import WebError
 from server.security.http_entitlement.modules import (
     WebServices,
     make_web_authenticator,
@@ -30,14 +30,14 @@ from server.security.oauth import module as oauth
 from server.security.permissions import EVERYTHING, NOTHING
 from server.security.users import modules as users_module
 from server.security.users.files import UsersFileError
-from server.security.web import WebError
+from server.util.plugin_loader import LibraryError
 
 if TYPE_CHECKING:
-    from server.base.log import Log
     from server.expressions.functions.registry import Functions
-    from server.security.desk import Desk
+    from server.security.async_worker import Desk
     from server.security.failed_logons import FailedLogons
     from server.security.users.files import UsersFile, UsersFiles
+    from server.util.log_protocol import Log
 
 
 class SecurityError(ValueError):

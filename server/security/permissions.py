@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
-    from server.message_types.selection import Selection
+    from server.message_types.select_list import Selection
 
 
 class Permission(Enum):

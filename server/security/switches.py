@@ -14,23 +14,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from server.security.async_worker import Desk
 from server.security.cookies import Sessions
-from server.security.desk import Desk
+from server.security.deferred import mapped, when_decided
 from server.security.failed_logons import FailedLogons
 from server.security.http_entitlement.modules import WebServices
-from server.security.later import mapped, when_decided
 from server.security.modules import OPEN, Surroundings
 from server.security.permissions import EVERYTHING, NOTHING
 from server.security.users.files import UsersFiles
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec
-    from server.base.log import Log
     from server.expressions.functions.registry import Functions
     from server.security.authentication import Authenticator, Exchange
+    from server.security.deferred import Later
     from server.security.entitlement import Entitlement
-    from server.security.later import Later
     from server.security.permissions import Permission, Permissions, Permit
+    from server.util.log_protocol import Log
 
 
 class Forgetful(Protocol):

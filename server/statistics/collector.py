@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from server.statistics.sample import Entry, Sample, Source
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
-    from server.base.log import Log
-    from server.base.slices import Slices
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Slices
 
 SLICE_SECONDS: Final = 0.000_5
 """How long entries are read before other tasks run."""

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
-from server.base.data_files import FileInUseError, lock, version_mismatch
-from server.statistics import layout, takeover
+from server.statistics import copy_database, layout
 from server.statistics.resources import LIFETIMES
 from server.statistics.sample import Entry, Snapshot
 from server.statistics.schema import Field, Resource, Value
 from server.statistics.shared_index import SharedIndex
+from server.util.file_lock import FileInUseError, lock, version_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,7 +193,7 @@ class Database:
         source.execute("ATTACH DATABASE ? AS target", (self.path,))
         try:
             with other.transaction():
-                for statement, values in takeover.statements(source):
+                for statement, values in copy_database.statements(source):
                     source.execute(statement, values)
             [count] = source.execute(f"SELECT count(*) FROM main.{layout.SAMPLES}").fetchone()
         finally:

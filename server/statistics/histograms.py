@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
-    from server.base.histogram import Histogram
-    from server.core.engine import Engine
+    from server.engine.engine import Engine
+    from server.util.histogram import Histogram
 
 
 class Distribution(NamedTuple):

@@ -9,9 +9,9 @@ from server.statistics.resources import LATENCIES
 from server.statistics.sample import Entry
 
 if TYPE_CHECKING:
-    from server.base.histogram import Histogram
     from server.statistics.histograms import Distribution
     from server.statistics.schema import Resource, Value
+    from server.util.histogram import Histogram
 
 _SHARE: Final = 0.99
 

@@ -16,9 +16,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from server.base.data_files import version_mismatch
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import Field, Kind, Resource, Type
+from server.util.file_lock import version_mismatch
 
 APPLICATION_ID: Final = 0x414D5047
 """In the file's header: the file is a database of this program."""

@@ -2,9 +2,9 @@
 
 All processes that have a database open share the index by mapping a file, `stats.db-shm`. If a
 program truncates that file, every process that touches the map is killed (SIGBUS). Here the map is
-guarded, as those of records are (`server/sow/map_guard.pyx`): lost pages are read as zeros, which
-is detected before a transaction is committed. SQLite rebuilds an index with a zero header from the
-WAL file, so the header is set to zero: no process uses the rest of the index.
+guarded, as those of records are (`server/storage/sow/slab/map_guard.pyx`): lost pages are read as
+zeros, which is detected before a transaction is committed. SQLite rebuilds an index with a zero
+header from the WAL file, so the header is set to zero: no process uses the rest of the index.
 
 SQLite maps more of the file as the WAL file grows, and does not report where. The system does.
 """
@@ -17,7 +17,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from server.sow.map_guard import MapGuard
+from server.storage.sow.slab.map_guard import MapGuard
 
 _MAPS: Final = Path("/proc/self/maps")
 _HEADER: Final = 136

@@ -1,7 +1,7 @@
 """Time-based removal in topics with records: records expire, and past states leave their windows.
 
 One timer is set for the earliest due time. Then everything due is removed, in time slices (see
-server/core/turns.py): very many records may expire at the same moment.
+server/engine/scheduler.py): very many records may expire at the same moment.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.base.clock import MIN_STEP_S, WallSeconds
-from server.sow.records import to_nanoseconds, to_seconds
-from server.sow.store import StoreError
-from server.subscriptions.envelope import Envelope
-from server.subscriptions.record_delivery import EXPIRED
+from server.storage.sow.records import to_nanoseconds, to_seconds
+from server.storage.sow.store import StoreError
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_delivery import EXPIRED
+from server.util.clock import MIN_STEP_S, WallSeconds
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
-    from server.base.log import Log
-    from server.base.slices import Sliced
-    from server.sow.records import Change
-    from server.sow.topic import SowTopic
+    from server.storage.sow.records import Change
+    from server.storage.sow.topic_records import SowTopic
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
 
 _AT_ONCE: Final = 50
 """Records that are removed in one time slice."""

@@ -15,36 +15,36 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from amperage.wire.frame_slices import framed_for, framed_for_each
 from amperage.wire.header import is_plain_text
-from amperage.wire.places import framed_for, framed_for_each
-from server.expressions.context import NO_CONTEXT
-from server.subscriptions.audience import Audience
-from server.subscriptions.conflated_delivery import ConflatedDelivery
-from server.subscriptions.delivery import (
+from server.expressions.message_context import NO_CONTEXT
+from server.topics.subscriptions.delivery.conflated_delivery import ConflatedDelivery
+from server.topics.subscriptions.delivery.delivery import (
     Delivery,
     DirectDelivery,
     Recipient,
     hand_over,
     header_start,
 )
-from server.subscriptions.envelope import Envelope
-from server.subscriptions.failures import give_up_on
-from server.subscriptions.matching import Filter
-from server.subscriptions.prepared import PreparedSets
-from server.subscriptions.presentation import Presentation
-from server.subscriptions.rejection import Rejection
-from server.subscriptions.sink import SinkDelivery
-from server.subscriptions.subscription import Subscription
-from server.subscriptions.value_matching import MOST_AT_ONCE, ValueMatching
-from server.subscriptions.watched import WatchedDelivery
+from server.topics.subscriptions.delivery.delivery_cache import PreparedSets
+from server.topics.subscriptions.delivery.delivery_hooks import WatchedDelivery
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.presentation import Presentation
+from server.topics.subscriptions.delivery.sink import SinkDelivery
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.matching.equality_lookup import MOST_AT_ONCE, ValueMatching
+from server.topics.subscriptions.matching.filter_set import Filter
+from server.topics.subscriptions.rejection import Rejection
+from server.topics.subscriptions.subscriber_set import Audience
+from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.sow.store import Settled
-    from server.subscriptions.delivery import Writer
-    from server.subscriptions.outbox import Outbox
-    from server.subscriptions.run_matching import RunMatching
+    from server.storage.sow.store import Settled
+    from server.topics.subscriptions.delivery.delivery import Writer
+    from server.topics.subscriptions.delivery.outbox import Outbox
+    from server.topics.subscriptions.matching.vectorized import RunMatching
 
 FOR_NOBODY: Final = "/AMPS/devnull"
 """The topic that accepts all messages and delivers none."""

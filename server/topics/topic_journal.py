@@ -12,19 +12,19 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
-from server.journal.blocks import made_of, of_one
-from server.journal.entry import NO_ORIGIN
-from server.journal.layout import encode_text, pack_extras
-from server.sow.records import NANOSECONDS_IN_MICROSECOND
-from server.topics.feed import Recorded
+from server.storage.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
+from server.storage.journal.format.entry import NO_ORIGIN
+from server.storage.journal.format.layout import encode_text, pack_extras
+from server.storage.journal.write.blocks import made_of, of_one
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
+from server.topics.log_feed import Recorded
 from server.topics.transaction_log import MOST_SEQUENCE
 
 if TYPE_CHECKING:
-    from server.journal import AppendedRun, Content, Field, OriginHandle, TopicHandle
-    from server.subscriptions.envelope import Envelope
-    from server.topics.arrivals import Arrivals, Entries
-    from server.topics.feed import Feed
+    from server.storage.journal import AppendedRun, Content, Field, OriginHandle, TopicHandle
+    from server.topics.log_feed import Feed
+    from server.topics.replicated.batch import Arrivals, Entries
+    from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
 
 _MOST_SECONDS: Final = (1 << 32) - 1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVa
 
 from amperage.wire.bookmarks import client_hash
 from server.expressions.topic_names import AUDIT
-from server.journal import (
+from server.storage.journal import (
     EVENTS,
     BookmarkError,
     JournalUnavailable,
@@ -29,18 +29,18 @@ from server.journal import (
     Kind,
     Span,
 )
-from server.journal.clients import server_made_identity
-from server.journal.errors import reason
-from server.topics.refusals import Refusals, RefusedBeforeError
+from server.storage.journal.errors import reason
+from server.storage.journal.publisher_table import server_made_identity
+from server.topics.rejected_sequences import Refusals, RefusedBeforeError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from config_schema.spec import JournaledTopicSpec
-    from server.base.helper_thread import HelperThread
-    from server.base.slices import Sliced
-    from server.journal import BookmarkRequest, Journal, NotFound, Topic
-    from server.topics.notes import Notes
+    from server.storage.journal import BookmarkRequest, Journal, NotFound, Topic
+    from server.topics.publish_tracker import Notes
+    from server.util.task import Sliced
+    from server.util.worker_thread import HelperThread
 
 _T = TypeVar("_T")
 

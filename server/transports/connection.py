@@ -12,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from server.core.entrance import Link
-from server.core.readings import NOTHING, Readings
-from server.core.turns import LONG_READ
+from server.engine.connection_context import Link
+from server.engine.scheduler import LONG_READ
+from server.engine.socket_stats import NOTHING, Readings
 from server.security.certificates import user_of
-from server.subscriptions.slow_clients import Backlog, Pool
-from server.transports.socket_readings import look
+from server.topics.subscriptions.limits.slow_clients import Backlog, Pool
+from server.transports.socket_buffers import look
 
 if TYPE_CHECKING:
     from amperage.wire.framing import FrameSource
-    from server.base.complaints import Complaints
-    from server.core.engine import Engine
-    from server.core.entrance import Entrance
-    from server.core.session import Session
-    from server.transports.descriptors import DescriptorReserve
+    from server.engine.connection_context import Entrance
+    from server.engine.engine import Engine
+    from server.engine.session import Session
+    from server.transports.descriptor_reserve import DescriptorReserve
+    from server.util.rate_limited_log import Complaints
 
 _LINGER_SECONDS: Final = 5.0
 HANDSHAKE_SECONDS: Final = 10.0

@@ -8,11 +8,11 @@ import ssl
 from collections.abc import Callable
 
 from config_schema.spec import TransportSpec
-from server.base.complaints import host_of
 from server.transports.connection import Reception, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import TlsError, make_server_context, remake_server_context
 from server.transports.tls_acceptor import TlsAcceptor
+from server.util.rate_limited_log import host_of
 
 
 class TransportError(Exception):

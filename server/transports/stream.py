@@ -1,7 +1,7 @@
 """Connections that carry frames as a stream of bytes: tcp, tcps and amps-unix.
 
 The peer chooses the beginning of a connection: frames, an HTTP preflight, or compression
-(amperage/wire/opening.py). After that, plain frames take the fast path.
+(amperage/wire/protocol_detection.py). After that, plain frames take the fast path.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.compression import Compression
 from amperage.wire.framing import FrameError
-from amperage.wire.opening import Opening
+from amperage.wire.protocol_detection import Opening
 from server.transports.connection import Connection, Reception
 
 if TYPE_CHECKING:
-    from server.core.session import Session
+    from server.engine.session import Session
 
 
 class StreamConnection(Connection):

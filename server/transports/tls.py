@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from config_schema.spec import TlsSpec
-from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular
+from server.util.safe_open import MOST_OF_CERTIFICATES, check_regular
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,

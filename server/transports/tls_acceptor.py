@@ -22,7 +22,7 @@ from server.transports.connection import HANDSHAKE_SECONDS, printable_address
 from server.transports.tls import words
 
 if TYPE_CHECKING:
-    from server.transports.descriptors import DescriptorReserve
+    from server.transports.descriptor_reserve import DescriptorReserve
 
 _AT_ONCE: Final = 100
 """Connections accepted before the event loop runs other callbacks."""

@@ -9,10 +9,10 @@ from websockets.http11 import Request
 
 from amperage.wire.framing import FrameError
 from amperage.wire.websocket import WebsocketPeer
-from server.security.later import Pending
-from server.topics.audit import Party
+from server.security.deferred import Pending
+from server.topics.system.audit import Party
 from server.transports.connection import HANDSHAKE_SECONDS, Connection, Reception
-from server.transports.handshake import Admittance, Doorkeeper, HandshakeRefused
+from server.transports.websocket_handshake import Admittance, Doorkeeper, HandshakeRefused
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from actions.registry import TRIGGERS, make_part
 from actions.services import Services
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
-from server.core.internal_client import InternalClient
+from server.engine.internal_client import InternalClient
 from server.message_types.registry import MessageTypes
-from server.sow.topic import SowTopic
+from server.process.file_watch import FileWatch
+from server.storage.sow.topic_records import SowTopic
 from server.transports.listener import TransportError
-from server.upkeep.file_watch import FileWatch
-from tests.core.support import Core, CorePeer
-from tests.sow.support import make_topic, topic_spec
+from tests.engine.support import Core, CorePeer
+from tests.storage.sow.support import make_topic, topic_spec
 
 HERE = Location("config.xml", 7)
 

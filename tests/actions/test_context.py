@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.context import Context, Template
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 
 VALUES = {"A": b"1", "EMPTY": b"", "BODY": b"\xff{{A}}\x00"}
 

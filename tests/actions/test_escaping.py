@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from actions.catalogue import DO_MODULES, IF_MODULES
 from actions.context import Context
-from actions.escaping import TEMPLATES, body_template
 from actions.module import StepFailed
+from actions.value_escapes import TEMPLATES, body_template
 from config_schema.catalogue import ValueKind
-from server.base.octets import to_octets
 from server.message_types.registry import MessageTypes
+from server.util.encoding import to_octets
 from tests.actions.support import Bench, with_records
 
 OTHERS = {

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from actions.context import Context, Template
 from actions.expressions import ExpressionTemplate
 from actions.module import StepFailed
-from server.base.octets import to_octets
-from server.base.shell_quoting import shell_command
 from server.expressions import Kind, parse
-from server.expressions.compile_message import compile_filter
+from server.expressions.backends.compile_message import compile_filter
+from server.util.encoding import to_octets
+from server.util.shell_quoting import shell_command
 from tests.actions.support import Bench
 from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS

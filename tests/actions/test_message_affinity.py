@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.affinities import Affinities, Assignment
+from actions.message_affinity import Affinities, Assignment
 from tests.actions.support import Bench, echo, put, with_records
-from tests.core.support import CorePeer
+from tests.engine.support import CorePeer
 
 AFFINITY: dict[str, str | list[str]] = {
     "MessageType": "json",

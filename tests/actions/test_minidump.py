@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.upkeep.minidump import write_minidump
+from server.process.minidump import write_minidump
 
 
 @pytest.mark.parametrize("mask", [0o640, 0o600, 0o444])

@@ -12,7 +12,7 @@ from actions import on_schedule
 from actions.module import ProvisionFailed
 from actions.on_schedule import OnSchedule
 from tests.actions.support import Bench, options
-from tests.core.support import SimulatedClock
+from tests.engine.support import SimulatedClock
 
 
 class Firings:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.actions.support import Bench, Use, echo, on_publish, put, with_records
-from tests.core.support import CorePeer
+from tests.engine.support import CorePeer
 
 ORDERS: dict[str, str | list[str]] = {"Topic": "orders", "MessageType": "json"}
 

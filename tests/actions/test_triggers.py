@@ -9,10 +9,10 @@ import pytest
 
 from actions.module import ProvisionFailed
 from amperage.wire.bookmarks import client_hash
-from server.base.octets import to_octets
+from server.util.encoding import to_octets
 from tests.actions.support import Bench, Use, echo, on_publish, publish
-from tests.core.replicas import Replica, Road
-from tests.sow.support import topic_spec
+from tests.engine.replicas import Replica, Road
+from tests.storage.sow.support import topic_spec
 
 CLIENT = "{{AMPS_CLIENT_NAME}}/{{AMPS_AUTHENTICATION_ID}}"
 

@@ -20,8 +20,8 @@ from server.statistics.resources import RESOURCES
 from server.statistics.sample import Snapshot
 from server.statistics.schema import Resource, Type, Value
 from server.statistics.timestamps import from_text
-from server.transports.descriptors import DescriptorReserve
-from tests.core.support import RecordingLog, SimulatedClock
+from server.transports.descriptor_reserve import DescriptorReserve
+from tests.engine.support import RecordingLog, SimulatedClock
 from tests.support.server import RunningServer, free_port, running_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from config_schema.configuration_text import shown
-from server.admin.cross_site import CrossSite
+from server.admin.csrf import CrossSite
 from server.admin.http.messages import Document, Refusal, Request, Response
 from server.security.cookies import COOKIE, Sessions
 from server.transports.own_hosts import OwnHosts

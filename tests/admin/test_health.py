@@ -13,13 +13,13 @@ from typing import Any, Final, cast
 import pytest
 
 from server.admin.access import Visitor
-from server.admin.engine_side import EngineSide
+from server.admin.engine_calls import EngineSide
 from server.admin.health import Health, Transports
 from server.admin.http.messages import Document, Request
-from server.links.lateness import LATE_SECONDS
-from server.statistics.keeper import Keeper
+from server.replication.links.lag_monitor import LATE_SECONDS
+from server.statistics.statistics_thread import Keeper
 from tests.admin.support import Admin, running_admin
-from tests.core.support import RecordingLog
+from tests.engine.support import RecordingLog
 from tests.support.server import CONFIGURATION, free_port, running_configuration
 from tests.support.waiting import wait_until
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from server.admin.http.compression import accepts_gzip
 from server.admin.http.limits import MOST_BODY, MOST_HEAD, MOST_TARGET, Limits
 from server.admin.http.messages import TEXT, Document, Refusal, Request, Response
-from server.admin.http.under_way import UnderWay
+from server.admin.http.send_budget import UnderWay
 from tests.admin.support import Peer, http_server, read, read_all
 from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS, wait_until

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from server.admin.metrics.exposition import Form, form_for, render
 from server.admin.metrics.families import MOST_ENTRIES, REST
 from server.admin.metrics.pages import MOST_DETAILED, details_of, families_of
-from server.base.histogram import Histogram
 from server.statistics.histograms import Distribution
 from server.statistics.sample import Snapshot
 from server.statistics.schema import Value
+from server.util.histogram import Histogram
 from tests.admin.support import MOMENT, Admin, Reply, example_snapshot, running_admin
 from tests.admin.test_programs import ELEMENTS
 from tests.support.raw import RawPeer

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from server.tools import amps_doctor
+from server.cli import amps_doctor
+from tests.cli.support import contents
 from tests.support.server import RunningServer, amp_server, free_port, running_server
-from tests.tools.support import contents
 
 ELEMENTS = """
   <Admin><InetAddr>127.0.0.1:{port}</InetAddr><Header>X-Api-Key: hidden{n}1</Header></Admin>
@@ -116,7 +116,14 @@ def test_a_dump_can_run_and_hides_on_a_terminal_what_is_secret(where: str, tmp_p
     path.write_text("<AMPSConfig><Name>${PW}</Name></AMPSConfig>")
     near, far = pty.openpty() if on_terminal else os.pipe()
     try:
-        command = [sys.executable, "-m", "server.cli", *OPTIONS, "--dump-config", str(path)]
+        command = [
+            sys.executable,
+            "-m",
+            "server.cli.amp_server",
+            *OPTIONS,
+            "--dump-config",
+            str(path),
+        ]
         run = subprocess.run(command, stdout=far, stderr=subprocess.PIPE, text=True, check=True)
         text = os.read(near, 65_536).decode()
     finally:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from server.admin.access import Access, Visitor
-from server.admin.engine_side import EngineSide
+from server.admin.audit_events import Trail
+from server.admin.engine_calls import EngineSide
 from server.admin.http.messages import Refusal
 from server.admin.permissions import VisitorPermissions
-from server.admin.trail import Trail
 from server.security.cookies import Sessions
 from server.security.permissions import EVERYTHING, STRANGER, Permission, Permit
-from tests.core.support import Core
+from tests.engine.support import Core
 
 
 class Counted:

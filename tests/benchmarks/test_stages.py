@@ -19,13 +19,21 @@ def _read(*lines: str) -> Stages:
 @pytest.mark.parametrize(
     ("frame", "stage", "function"),
     [
-        ("Turns._turn (server/core/turns.py:242)", "turns, sessions", "core.turns: Turns._turn"),
+        (
+            "Turns._turn (server/engine/scheduler.py:242)",
+            "turns, sessions",
+            "core.turns: Turns._turn",
+        ),
         (
             "read (/srv/server/message_types/json_fields.pyx:126)",
             "fields of bodies",
             "message_types.json_fields: read",
         ),
-        ("synchronise (server/journal/storing.c:1304)", "the log", "journal.storing: synchronise"),
+        (
+            "synchronise (server/storage/journal/commit_io.c:1304)",
+            "the log",
+            "journal.storing: synchronise",
+        ),
         (
             f"CPyDef_framing___FrameReader___feed {LIBRARY}",
             "cutting frames, headers",
@@ -51,18 +59,20 @@ def _read(*lines: str) -> Stages:
             "sending",
             "subscriptions.outbox: Outbox.flush",
         ),
-        ("_run (server/program/launch.py:181)", OTHER, "program.launch: _run"),
+        ("_run (server/app/launch.py:181)", OTHER, "program.launch: _run"),
     ],
 )
 def test_a_frame_of_ours(frame: str, stage: str, function: str) -> None:
-    found = _read(f"main (server/cli.py:38);{frame};PyObject_Call (libpython3.11.so.1.0) 3")
+    found = _read(
+        f"main (server/cli/amp_server.py:38);{frame};PyObject_Call (libpython3.11.so.1.0) 3"
+    )
     assert found.samples == Counter({stage: 3})
     assert found.functions == Counter({(stage, function): 3})
 
 
 def test_the_innermost_of_ours_counts() -> None:
     inner = f"CPyDef_outbox___Outbox___flush {LIBRARY}"
-    found = _read(f"Turns._turn (server/core/turns.py:242);{inner};writev (libc.so.6) 2")
+    found = _read(f"Turns._turn (server/engine/scheduler.py:242);{inner};writev (libc.so.6) 2")
     assert found.samples == found.calls == Counter({"sending": 2})
 
 
@@ -74,7 +84,7 @@ def test_stacks_without_ours_are_the_event_loop() -> None:
     "waiting",
     [
         "uv__io_poll (linux.c:1430);epoll_pwait (libc.so.6)",
-        "run (server/events/writer.py:60);PyThread_acquire_lock_timed (libpython.so);0x7f (libc)",
+        "run (server/log/writer.py:60);PyThread_acquire_lock_timed (libpython.so);0x7f (libc)",
     ],
 )
 def test_who_waits_is_not_counted(waiting: str) -> None:

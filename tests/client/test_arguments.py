@@ -36,7 +36,7 @@ from amperage.client.limits import LARGEST_BODY, LARGEST_HEADER
 from amperage.client.protocol import ClientProtocol
 from amperage.client.recovery import RecoveringProtocol
 from amperage.wire.framing import MAXIMUM_FRAME
-from server.base.limits import MOST_HEADER
+from server.util.limits import MOST_HEADER
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
 from tests.client.wire_in import make, online, sent

@@ -14,7 +14,7 @@ from amperage.client import ProtocolError
 from amperage.client.block_client import BlockClient
 from amperage.client.blocks import Block, block_of
 from amperage.client.message import Message
-from amperage.client.pending import Inbox
+from amperage.client.pending_requests import Inbox
 from amperage.client.protocol import ClientProtocol
 from amperage.wire.header import Header
 from amperage.wire.message_blocks import FIELDS

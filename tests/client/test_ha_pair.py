@@ -16,11 +16,11 @@ from amperage.client import (
     FilePublishStore,
     ServerChooser,
 )
+from tests.cli.test_spark import start
 from tests.client.shells import PATIENT, NewHAClient
 from tests.recovery.test_failover import replay
 from tests.support.cluster import PAIR, Cluster, cluster
 from tests.support.waiting import WAIT_SECONDS, wait_until
-from tests.tools.test_spark import start
 
 
 def bodies(numbers: range) -> list[bytes]:

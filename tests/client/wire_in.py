@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amperage.client.bookmarks import BookmarkStore
-from amperage.client.pending import Inbox, Request
+from amperage.client.pending_requests import Inbox, Request
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.recovery import RecoveringProtocol

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from config_schema.catalogue import LibraryRule
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 
 MISSING_LIBRARY = "libamps_http_entitlement.so"
 

@@ -14,7 +14,7 @@ from lxml import etree
 from config_schema import schema
 from config_schema.catalogue import ModuleKind
 from config_schema.editors import SCHEMAS, schema_text
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 from tests.support.waiting import WAIT_SECONDS
 
 PROJECT: Final = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from config_schema.settings import (
     find_elements,
 )
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 from tests.config_schema.test_compile_golden import EXPECTED, write_files
 
 PROJECT: Final = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
-from server.assembly.provision import ProvisionError, check_provisions, provision_functions
-from server.events.log import EventLog
+from server.app.wiring.catalogue import ProgramCatalogue
+from server.app.wiring.provision import ProvisionError, check_provisions, provision_functions
 from server.expressions import Functions
+from server.log.event_log import EventLog
 
 CONFIGURATION = """
 <AMPSConfig>

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from server import cli
+from server.cli import amp_server as cli
 from tests.support.forked import context
 from tests.support.server import COMMAND, amp_server, environment, free_port
 from tests.support.waiting import WAIT_SECONDS

@@ -14,7 +14,7 @@ from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 from tests.support.server import ROOT, amp_server
 
 CONFIGURATION = """<AMPSConfig>

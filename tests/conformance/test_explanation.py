@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from config_schema.schema import elements
-from server.cli import main
+from server.cli.amp_server import main
 from tests.config_schema.test_settings import WHOLE
 
 FAILED: Final = 1

@@ -16,10 +16,7 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from server.journal import clients, index, queue_points, side_files
-from server.sow import chain_file
-from server.statistics import layout
-from server.tools import (
+from server.cli import (
     amps_client_ack_dump,
     amps_file,
     amps_grep,
@@ -30,6 +27,10 @@ from server.tools import (
     amps_tx_topic_index_dump,
     amps_upgrade,
 )
+from server.statistics import layout
+from server.storage.journal import index, publisher_table, queue_points
+from server.storage.journal.format import side_files
+from server.storage.sow.keys import chain_file
 from tests.support.server import amp_server, running_server, why_no_start
 from tests.support.sow import CHAINED_TOPIC, CHAINING
 
@@ -95,7 +96,7 @@ LATER: dict[str, Callable[[Path], None]] = {
     JOURNAL: bump_journal,
     "journal/test-instance.0000000000.index.gz": side_file(index.INDEX_MAGIC),
     "journal/test-instance.0000000000.topic.index": side_file(index.TOPIC_INDEX_MAGIC),
-    "journal/test-instance.clients.ack": side_file(clients.MAGIC),
+    "journal/test-instance.clients.ack": side_file(publisher_table.MAGIC),
     "journal/test-instance.queues.ack": side_file(queue_points.MAGIC),
     "journal/test-instance.replication.ack": side_file(side_files.REPLICATION_MAGIC),
     "chained.sow": bump_sow,

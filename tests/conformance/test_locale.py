@@ -18,7 +18,7 @@ def test_a_server_takes_file_names_that_the_locale_does_not_have(tmp_path: Path)
     (tmp_path / "config.xml").write_text(text[:begin] + LOG + text[end:], "utf-8")
     variables = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "server.cli", "config.xml"],
+        [sys.executable, "-m", "server.cli.amp_server", "config.xml"],
         cwd=tmp_path,
         env=environment(**variables),
         stdout=subprocess.DEVNULL,

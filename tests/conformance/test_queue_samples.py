@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amperage.client import Client, Message, MessageStream
+from tests.cli.test_spark import spark
 from tests.support.server import ROOT, free_port, running_configuration
 from tests.support.waiting import WAIT_SECONDS
-from tests.tools.test_spark import spark
 
 SAMPLES = ROOT / "sample_configs"
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from server.replication import unpack
+from server.replication.core import unpack
 from tests.support.cluster import ORDERS, PAIR, Cluster, Instance, cluster
 from tests.support.raw import QUICK_ACKS, RawPeer
 from tests.support.server import RunningServer

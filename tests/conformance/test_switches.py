@@ -11,7 +11,7 @@ from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.units import BOOLEANS
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
+from server.app.wiring.catalogue import ProgramCatalogue
 from tests.support.raw import RawPeer
 from tests.support.server import free_port, running_server
 

@@ -4,7 +4,7 @@ Every block says its language, and every language has one test that runs its blo
 cannot be run says why, in a comment that no reader sees, on the line before the block:
 
     <!-- not run: it needs systemd, and root -->
-    <!-- run by: tests/tools/test_service.py -->
+    <!-- run by: tests/cli/test_service.py -->
 
 Other comments there help to run a block: see the modules that ask for `Fence.note`.
 """

@@ -28,8 +28,8 @@ from config_schema.problems import Problems, Severity
 from config_schema.schema import ROOT as ROOT_ELEMENT
 from config_schema.schema import elements, load_schema
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
-from server.assembly.provision import check_provisions
+from server.app.wiring.catalogue import ProgramCatalogue
+from server.app.wiring.provision import check_provisions
 from tests.documentation.fences import ROOT, Fence, fences, python_files
 
 HERE: Final = Path(__file__).parent

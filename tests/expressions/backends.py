@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from server.expressions import Functions, parse, semantics, to_text
-from server.expressions.columns import column_of
-from server.expressions.compile_columns import ColumnFilter, ColumnValue, Rows
-from server.expressions.compile_message import compile_filter, compile_value
-from server.expressions.context import MessageContext
+from server.expressions.backends.columns import column_of
+from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, Rows
+from server.expressions.backends.compile_message import compile_filter, compile_value
+from server.expressions.context_rules import Kind
 from server.expressions.description import describe
-from server.expressions.kinds import Kind
+from server.expressions.message_context import MessageContext
 from server.expressions.tree import Expr, slots
 from server.message_types.base import Value
 from tests.expressions.cases import same

@@ -9,8 +9,8 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from server.expressions import Functions, Kind, built_in
-from server.expressions.context import MessageContext
 from server.expressions.functions.times import legacy
+from server.expressions.message_context import MessageContext
 from server.expressions.tree import Reference, Slot
 from server.message_types.base import Value
 from server.message_types.paths import Path

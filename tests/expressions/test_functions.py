@@ -7,10 +7,10 @@ from types import ModuleType
 import pytest
 
 from server.expressions import BUILTINS, ExpressionError, Kind, check, parse, parse_field
-from server.expressions.compile_message import compile_filter, compile_value
-from server.expressions.context import MessageContext
+from server.expressions.backends.compile_message import compile_filter, compile_value
 from server.expressions.functions.lookups import Lookup, parse_lookup, value_lookup
 from server.expressions.functions.user_defined import UserFunctionError, load_function
+from server.expressions.message_context import MessageContext
 from server.expressions.tree import Reference, slots
 from server.message_types.base import Value
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.expressions import parse
-from server.expressions.compile_message import compile_filter, compile_value
-from server.expressions.effort import LONG_SEARCHES
-from server.expressions.joining import LONGEST_TEXT
-from server.expressions.patterns import compile_regex
-from server.expressions.short_steps import with_short_steps
+from server.expressions.backends.compile_message import compile_filter, compile_value
+from server.expressions.concat import LONGEST_TEXT
+from server.expressions.regex.bounded_repetition import with_short_steps
+from server.expressions.regex.budget import LONG_SEARCHES
+from server.expressions.regex.patterns import compile_regex
 from server.message_types.base import Value
 
 SLOW = ("a" * 18 + "X") * 50_000

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.frame_slices import cut_run
 from amperage.wire.framing import frame
-from amperage.wire.places import cut_run
 from server.expressions import Kind, parse
-from server.expressions.compile_message import compile_filter
-from server.expressions.plain_tests import plain_tests
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.backends.plain_tests import plain_tests
 from server.expressions.tree import Expr, paths
 from server.message_types.bulk import MOST_DECIDED, UNDECIDED, DecidesInBulk, PlainTest
 from server.message_types.json_type import JsonType

@@ -16,11 +16,11 @@ from server.expressions import (
     to_text,
 )
 from server.expressions.arrays import elements
-from server.expressions.columns import column_of
-from server.expressions.compile_message import compile_filter
-from server.expressions.context import NO_CONTEXT
+from server.expressions.backends.columns import column_of
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.message_context import NO_CONTEXT
 from server.expressions.numerals import numeral
-from server.expressions.patterns import compile_pattern, matcher
+from server.expressions.regex.patterns import compile_pattern, matcher
 from server.expressions.tree import Expr, Pattern, slots
 from server.message_types.base import Value
 from tests.expressions import model, strategies

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
 from server.message_types.registry import create
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from server.message_types.trees import Tree
 
 NAMES = st.sampled_from(["a", "b", "c", "id", "ü", "long_field_name", ""])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from server.message_types.base import BodyError, Value
 from server.message_types.paths import parse_path
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from server.message_types.trees import Tree, read_path
 from tests.message_types.bodies import NAMES, damaged, message_type, survives
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from server.message_types.base import MessageType, Value
 from server.message_types.paths import Path
 from server.message_types.registry import MessageTypes
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 
 _TYPES = MessageTypes()
 _TYPES.define("local", "composite-local", {"MessageType": ["json", "nvfix", "binary"]})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from server.message_types.base import MessageTypeError, Value
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from tests.message_types.bodies import damaged, survives
 
 FIX = create("fix", "fix", {})

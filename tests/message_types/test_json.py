@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.expressions.columns import Column, column_of, column_of_raw
+from server.expressions.backends.columns import Column, column_of, column_of_raw
 from server.message_types.base import BodyError, MessageTypeError, Value
 from server.message_types.bulk import ReadsColumns, bulk_extractor, join
 from server.message_types.json_read import scanning_extractor
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from server.message_types.trees import Tree, read_path
 from tests.message_types.bodies import DOCUMENTS, damaged, paths_of, survives
 

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from server.message_types.base import BodyError, Value
 from server.message_types.paths import parse_path
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from server.message_types.trees import Tree, read_path
 from tests.message_types.bodies import DOCUMENTS, damaged, message_type, paths_of, survives
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from server.message_types.base import BodyError, MessageType, MessageTypeError, Value
 from server.message_types.paths import parse_path
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from tests.message_types.bodies import damaged, message_type, survives
 
 pytestmark = pytest.mark.process  # the compiler is one

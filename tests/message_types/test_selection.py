@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.message_types.paths import parse_path
-from server.message_types.selection import SelectionError, parse_selection
+from server.message_types.select_list import SelectionError, parse_selection
 
 
 @pytest.mark.parametrize(

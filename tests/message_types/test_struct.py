@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from server.message_types.base import BodyError, MessageTypeError, Value
 from server.message_types.paths import parse_path
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from tests.message_types.bodies import message_type
 
 

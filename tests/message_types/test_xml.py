@@ -12,7 +12,7 @@ from lxml import etree
 from server.message_types.base import BodyError, Value
 from server.message_types.paths import Path, parse_path
 from server.message_types.registry import create
-from server.message_types.selection import parse_selection
+from server.message_types.select_list import parse_selection
 from tests.message_types.bodies import damaged, survives
 
 XML = create("xml", "xml", {})

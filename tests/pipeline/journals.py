@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 
 from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
-from server.journal.entry import Kind
-from tests.journal.support import Bench, opened
+from server.storage.journal.format.entry import Kind
+from tests.storage.journal.support import Bench, opened
 
 TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),

@@ -23,10 +23,10 @@ from pyspark.sql.types import (
 )
 
 from amperage.client import Client
+from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError
 from pipeline.fields import read_fields
-from pipeline.packed import Bodies
-from pipeline.plain_columns import FieldReader
+from pipeline.packed_bodies import Bodies
 from tests.pipeline.topics import bookmarks, publish, reading, uri
 from tests.support.server import RunningServer, free_port
 

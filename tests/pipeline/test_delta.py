@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.compacting import TOGETHER
+from pipeline.compaction import TOGETHER
 from pipeline.delta import DeltaTarget
 from pipeline.errors import PipelineError
 from pipeline.files import State

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline.amps.options import read_options
-from pipeline.amps.publishing import Publisher
+from pipeline.amps.publisher import Publisher
 from pipeline.amps.sink import Identity
 from pipeline.amps.writer import send
 from pipeline.bodies import Outgoing

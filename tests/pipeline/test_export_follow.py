@@ -21,8 +21,8 @@ import duckdb
 import pytest
 
 from pipeline.cli import main
-from pipeline.compacting import TOGETHER
-from server.journal.entry import Kind
+from pipeline.compaction import TOGETHER
+from server.storage.journal.format.entry import Kind
 from tests.pipeline.delta_log import current, rows
 from tests.pipeline.journals import Writer, journal
 from tests.pipeline.quick_java import quick_java

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from amperage.client import EPOCH, Backoff, HAClient, ServerChooser
-from pipeline.amps.follower import Follower
+from pipeline.amps.log_follower import Follower
 from pipeline.amps.offsets import End
 from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.stream import AmpsStreamReader

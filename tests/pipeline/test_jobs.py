@@ -18,7 +18,7 @@ import pytest
 
 from amperage.client import Client
 from pipeline.cli import main
-from server.journal.entry import Kind
+from server.storage.journal.format.entry import Kind
 from tests.pipeline.journals import journal, message
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
@@ -389,7 +389,7 @@ def test_a_sow_file_is_made_anew_from_journals(
     assert main(rebuild) == 0
     assert "20 records" in capsys.readouterr().out
     dumped = subprocess.run(
-        [sys.executable, "-m", "server.tools.amps_sow_dump", str(output)],
+        [sys.executable, "-m", "server.cli.amps_sow_dump", str(output)],
         capture_output=True,
         text=True,
         check=True,

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
 from pipeline.journal.tail import entries_written
-from server.journal.checking import damaged
-from server.journal.extent import find_extent
-from server.journal.inspection import JournalReader
-from server.journal.layout import RECORD_SIZE, VERSION, crc32c
-from server.journal.records import records_check
-from server.journal.storage import FileSource
+from server.storage.journal.format.checksum import damaged
+from server.storage.journal.format.layout import RECORD_SIZE, VERSION, crc32c
+from server.storage.journal.format.records import records_check
+from server.storage.journal.inspection import JournalReader
+from server.storage.journal.log_end import find_extent
+from server.storage.journal.storage import FileSource
 from tests.pipeline.journals import journal, message, read
 from tests.support.chances import examples
 

@@ -36,9 +36,9 @@ from pipeline.errors import PipelineError
 from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.journal.stream import AmpsJournalStreamReader
-from server.journal.entry import Kind
-from tests.journal.support import START
+from server.storage.journal.format.entry import Kind
 from tests.pipeline.journals import columns, journal, message, read
+from tests.storage.journal.support import START
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, Stri
 
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
-from pipeline.packed import Bodies
+from pipeline.packed_bodies import Bodies
 from tests.support.chances import examples
 
 SCHEMA: Final = (

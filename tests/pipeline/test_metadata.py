@@ -11,9 +11,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from amperage.client import Client
 from amperage.client.blocks import Block, Texts
-from pipeline.arrived import Arrived
 from pipeline.errors import PipelineError
 from pipeline.inference import infer_schema
+from pipeline.message_columns import Arrived
 from pipeline.rows import RowFormat, default_schema
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import TOPICS, publish, reading, streaming, uri

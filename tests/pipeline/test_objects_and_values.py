@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from pipeline.errors import UnfitError
 from pipeline.fields import read_fields
-from pipeline.packed import Bodies
+from pipeline.packed_bodies import Bodies
 
 NUMBER: Final = IntegerType()
 NUMBERS: Final = ArrayType(NUMBER)

@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructType
 
+from pipeline.compiled_readers import FieldReader, plain_reader
 from pipeline.errors import PipelineError
 from pipeline.fields import ValueReader, read_fields
-from pipeline.packed import Bodies
-from pipeline.plain_columns import FieldReader, plain_reader
+from pipeline.packed_bodies import Bodies
 from pipeline.times import time_rule
 from server.message_types.fix import FixType
 from server.message_types.options import Options

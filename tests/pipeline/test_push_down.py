@@ -32,10 +32,10 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructField, 
 
 import pipeline
 from pipeline.fields import read_fields
-from pipeline.packed import Bodies
+from pipeline.packed_bodies import Bodies
 from pipeline.pushdown import push_down
 from server.expressions import parse, paths
-from server.expressions.compile_message import compile_filter
+from server.expressions.backends.compile_message import compile_filter
 from server.message_types.registry import MessageTypes
 from tests.pipeline.topics import publish, reading, rows_read, uri
 from tests.support.chances import examples

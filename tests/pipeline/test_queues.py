@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from amperage.client import Client
 from pipeline.amps.options import read_options
-from pipeline.amps.publishing import Publisher
+from pipeline.amps.publisher import Publisher
 from pipeline.amps.sink import Identity
 from pipeline.bodies import Outgoing
 from tests.pipeline.streams import read_all

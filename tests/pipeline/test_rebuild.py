@@ -13,7 +13,7 @@ import pytest
 
 from amperage.client import Client
 from pipeline.cli import main
-from server.tools import amps_sow_dump
+from server.cli import amps_sow_dump
 from tests.pipeline.topics import uri
 from tests.support.server import RunningServer, running_server
 from tests.support.waiting import wait_until

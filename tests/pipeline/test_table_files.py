@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.compacting import TOGETHER, Table
+from pipeline.compaction import TOGETHER, Table
 from pipeline.files import State, Target
 from tests.pipeline.table_kills import killed_at
 

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.taking import briefly
+from pipeline.foreach_batch import briefly
 
 
 def test_spark_can_read_what_went_wrong(spark: SparkSession) -> None:

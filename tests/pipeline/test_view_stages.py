@@ -19,11 +19,11 @@ from config_schema.spec import ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
-from pipeline.views.streaming.grouping import Groups
-from pipeline.views.streaming.joining import Join
+from pipeline.views.streaming.groups import Groups
+from pipeline.views.streaming.joins import Join
 from pipeline.views.streaming.latest import Latest, Reading
-from server.sow.records import Change, Record
-from server.views.aggregation import Aggregation
+from server.storage.sow.records import Change, Record
+from server.storage.views.aggregation import Aggregation
 from tests.support.chances import examples
 from tests.support.server import CONFIGURATION
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from server.queues import QueueSettings
+from server.queues.core import QueueSettings
 from tests.queues.support import FILTERS
 
 NEVER = 1 << 60

@@ -6,7 +6,15 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from math import inf
 from typing import Any, Final
 
-from server.queues import Consumer, Delivery, Details, Mark, Queue, QueueSettings, UnmatchedError
+from server.queues.core import (
+    Consumer,
+    Delivery,
+    Details,
+    Mark,
+    Queue,
+    QueueSettings,
+    UnmatchedError,
+)
 
 PUBLISHER: Final = 77
 SECOND: Final = 1_000_000

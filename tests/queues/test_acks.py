@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server.queues import Consumer, Expired, Way, parse_marks
-from server.queues.inspection import everything
+from server.queues.core import Consumer, Expired, Way, parse_marks
+from server.queues.core.inspection import everything
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.queues import Consumer, Queue, QueueSettings, Way
+from server.queues.core import Consumer, Queue, QueueSettings, Way
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from server.queues import Queue, QueueSettings
+from server.queues.core import Queue, QueueSettings
 from tests.queues.support import Bench, CountingMatching, marks
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from server.queues import Way
-from server.queues.inspection import available, message, obstacles, status
+from server.queues.core import Way
+from server.queues.core.inspection import available, message, obstacles, status
 from tests.queues.support import SECOND, Bench, marks
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings as run_with
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from server.queues import Details, Event, Queue, QueueSettings, Way, decode, encode
-from server.queues.inspection import available, everything, message
+from server.queues.core import Details, Event, Queue, QueueSettings, Way, decode, encode
+from server.queues.core.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
 from tests.support.chances import examples
@@ -43,14 +43,14 @@ ways_to_be = st.builds(
 @pytest.fixture(autouse=True)
 def forgets_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has left a queue is forgotten before there are a thousand messages of it."""
-    monkeypatch.setattr("server.queues.marks._SOME", 0)
+    monkeypatch.setattr("server.queues.core.bookmark_index._SOME", 0)
 
 
 @pytest.fixture(autouse=True)
 def blocks_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that they are full, and put away, after a few messages."""
     for name, value in (("SHIFT", 2), ("SIZE", 4), ("WITHIN", 3), ("_WIDTH", 32)):
-        monkeypatch.setattr(f"server.queues.entries.{name}", value)
+        monkeypatch.setattr(f"server.queues.core.message_table.{name}", value)
 
 
 class RandomWork(RuleBasedStateMachine):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.queues import (
+from server.queues.core import (
     Acked,
     Cancelled,
     Deferred,
@@ -20,7 +20,7 @@ from server.queues import (
     decode,
     encode,
 )
-from server.queues.inspection import everything, message
+from server.queues.core.inspection import everything, message
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 LARGEST = 2**64 - 1

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from server.queues import Consumer, Details, Queue, QueueSettings, Way
-from server.queues.entries import SIZE, Room
-from server.queues.inspection import available
-from server.topics.queues.scratch import Scratch
+from server.queues.core import Consumer, Details, Queue, QueueSettings, Way
+from server.queues.core.inspection import available
+from server.queues.core.message_table import SIZE, Room
+from server.queues.topic.scratch_memory import Scratch
 from tests.queues.support import PUBLISHER, SECOND, CountingMatching, Drawer, marks
 
 COUNT = 5 * SIZE

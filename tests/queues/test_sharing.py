@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from server.queues import (
+from server.queues.core import (
     MOST_ASKED,
     Answer,
     Ask,
@@ -21,7 +21,7 @@ from server.queues import (
     decode_word,
     encode_word,
 )
-from server.queues.ownership import Title
+from server.queues.core.ownership import Title
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
 LONG = 10 * SECOND

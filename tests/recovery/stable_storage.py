@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from server.journal import Disk
-from server.sow.commit import GroupCommit
+from server.storage.journal import Disk
+from server.storage.sow.group_commit import GroupCommit
 from tests.support.stepped_disk import commit_in_steps
 
 SECTOR: Final = 512

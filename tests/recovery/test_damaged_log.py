@@ -32,7 +32,7 @@ def server_with(directory: Path, messages: int) -> Iterator[RunningServer]:
 
 def tool(name: str, *arguments: str) -> str:
     """What a tool prints."""
-    command = [sys.executable, "-m", f"server.tools.{name}", *arguments]
+    command = [sys.executable, "-m", f"server.cli.{name}", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from server.assembly.dead_threads import EXIT_CODE
-from server.journal import Disk as JournalDisk
-from server.sow.commit import GroupCommit
+from server.app.wiring.dead_threads import EXIT_CODE
+from server.storage.journal import Disk as JournalDisk
+from server.storage.sow.group_commit import GroupCommit
 from tests.support.server import running_server
 from tests.support.stepped_disk import commit_in_steps
 

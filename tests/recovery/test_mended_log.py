@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from server.journal import Kind
-from server.journal.inspection import JournalReader
-from server.journal.layout import BODY_START, RECORD_SIZE
+from server.storage.journal import Kind
+from server.storage.journal.format.layout import BODY_START, RECORD_SIZE
+from server.storage.journal.inspection import JournalReader
 from tests.recovery.large_messages import replay
 from tests.replication.topologies import Topology, both
 from tests.support.cluster import PAIR, Cluster, Instance, cluster

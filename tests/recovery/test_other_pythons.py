@@ -60,7 +60,7 @@ def test_a_server_starts_again_with_its_records(tmp_path: Path, interpreter: str
     text = CONFIGURATION.format(port=port, elements=ELEMENTS, transports="", level="info")
     (tmp_path / "config.xml").write_text(text)
     for start in range(3):
-        process = run(interpreter, tmp_path, "server.cli", "config.xml")
+        process = run(interpreter, tmp_path, "server.cli.amp_server", "config.xml")
         server = RunningServer(port, process, tmp_path / "stdout.log")
         try:
             wait_until_started(server)
@@ -75,6 +75,6 @@ def test_a_server_starts_again_with_its_records(tmp_path: Path, interpreter: str
         finally:
             process.kill()
             process.wait()
-    dump = run(interpreter, tmp_path, "server.tools.amps_sow_dump", "kept.sow")
+    dump = run(interpreter, tmp_path, "server.cli.amps_sow_dump", "kept.sow")
     assert dump.wait() == 0, (tmp_path / "stdout.log").read_text()
     assert (tmp_path / "stdout.log").read_bytes().count(b'"id"') == 3

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from amperage.wire.bookmarks import client_hash
-from server.journal import Journal, JournalSettings, Kind
-from server.tools import amps_journal_dump, amps_queues_ack_dump
+from server.cli import amps_journal_dump, amps_queues_ack_dump
+from server.storage.journal import Journal, JournalSettings, Kind
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from amperage import FilePublishStore, HAClient
-from server.journal.missing import MOST_RANGES
+from server.storage.journal.sequence_gaps import MOST_RANGES
 from tests.recovery.large_messages import ELEMENTS, SIZE, Publisher, log_on, replay
 from tests.recovery.test_mended_log import flip, spoil
 from tests.replication.topologies import Topology, both

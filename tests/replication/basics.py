@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.journal import Topic
+from server.storage.journal import Topic
 
 MILLISECOND = 1000
 SECOND = 1_000_000

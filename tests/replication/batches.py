@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from server.journal import Origin, Topic
-from server.replication import Batch, Columns, FrameReader, Owed, Packed, encode
+from server.replication.core import Batch, Columns, FrameReader, Owed, Packed, encode
+from server.storage.journal import Origin, Topic
 
 
 def received(sent: Packed | Owed) -> Batch:

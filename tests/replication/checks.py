@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from server.journal import Topic
+from server.storage.journal import Topic
 from tests.replication.basics import ORDERS, SECOND
 from tests.replication.instance import Instance
 from tests.replication.simulation import World

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from server.replication.answering import Answering
-from server.replication.comparing_words import (
+from server.replication.anti_entropy.comparison import Comparison, Result, prevails
+from server.replication.anti_entropy.digests import Portion, Records, State, digest_of
+from server.replication.anti_entropy.messages import (
     Again,
     List,
     Look,
@@ -24,8 +25,7 @@ from server.replication.comparing_words import (
     pack,
     unpack,
 )
-from server.replication.comparison import Comparison, Result, prevails
-from server.replication.states import Portion, Records, State, digest_of
+from server.replication.anti_entropy.responder import Answering
 
 TOPIC = ("json", "orders")
 REPAIRS = 1 << 32

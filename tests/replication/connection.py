@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from server.replication import FrameReader, Hello, Packed, encode
+from server.replication.core import FrameReader, Hello, Packed, encode
 from tests.replication.basics import MILLISECOND
 from tests.replication.batches import received
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from server.base.clock import ElapsedMicroseconds
-from server.journal import Kind, Note, Origin, Topic, decode_note, encode_note
-from server.journal.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
-from server.replication import (
+from server.replication.core import (
     VERSION,
     Ack,
     Acknowledgement,
@@ -35,13 +32,16 @@ from server.replication import (
     refusal,
     unpack,
 )
+from server.storage.journal import Kind, Note, Origin, Topic, decode_note, encode_note
+from server.storage.journal.format.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
+from server.util.clock import ElapsedMicroseconds
 from tests.replication.basics import MILLISECOND, NOTES, ORDERS
 from tests.replication.connection import Connection
 from tests.replication.memory import Log, LogReader
 from tests.replication.violation import Violation
 
 if TYPE_CHECKING:
-    from server.journal.missing import Pairs
+    from server.storage.journal.sequence_gaps import Pairs
     from tests.replication.publisher import Publisher
     from tests.replication.simulation import World
 

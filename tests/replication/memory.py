@@ -8,10 +8,20 @@ from types import MappingProxyType
 from typing import Any
 
 from amperage.wire.bookmarks import client_hash
-from server.journal import EVENTS, Kind, Missing, Origin, Passage, Run, Topic, Unread, decode_note
-from server.journal.clients import server_made_identity
-from server.journal.entry import NO_ORIGIN
-from server.journal.layout import (
+from server.replication.core import Columns, Recorded
+from server.storage.journal import (
+    EVENTS,
+    Kind,
+    Missing,
+    Origin,
+    Passage,
+    Run,
+    Topic,
+    Unread,
+    decode_note,
+)
+from server.storage.journal.format.entry import NO_ORIGIN
+from server.storage.journal.format.layout import (
     BODY_START,
     CLIENT,
     KIND,
@@ -25,8 +35,8 @@ from server.journal.layout import (
     Row,
     crc32c,
 )
-from server.journal.records import Names, no_names
-from server.replication import Columns, Recorded
+from server.storage.journal.format.records import Names, no_names
+from server.storage.journal.publisher_table import server_made_identity
 
 
 class Log:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from server.journal import Note
-from server.replication import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
-from server.replication.lanes import Backlog, UnderWay
-from server.replication.routes import Way
+from server.replication.core import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
+from server.replication.core.ack_order import Backlog, UnderWay
+from server.replication.core.routes import Way
+from server.storage.journal import Note
 from tests.replication.instance import Instance
 
 if TYPE_CHECKING:
-    from server.journal.missing import Pairs
+    from server.storage.journal.sequence_gaps import Pairs
     from tests.replication.connection import Connection
     from tests.replication.publisher import Publisher
 

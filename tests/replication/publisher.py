@@ -8,8 +8,8 @@ from amperage.wire.bookmarks import client_hash
 from tests.replication.basics import LOCAL, MILLISECOND, ORDERS
 
 if TYPE_CHECKING:
-    from server.journal import Topic
-    from server.journal.missing import Pairs
+    from server.storage.journal import Topic
+    from server.storage.journal.sequence_gaps import Pairs
     from tests.replication.instance import Instance
     from tests.replication.simulation import World
 

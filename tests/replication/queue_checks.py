@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from server.journal import Kind
-from server.journal.layout import KIND, SEQUENCE
-from server.replication import unpack
+from server.replication.core import unpack
+from server.storage.journal import Kind
+from server.storage.journal.format.layout import KIND, SEQUENCE
 from tests.replication.basics import ORDERS, SECOND
 from tests.replication.checks import check_end, describe, is_quiet, messages
 from tests.replication.queue_simulation import CLIENT, TOPIC, Host, Workshop

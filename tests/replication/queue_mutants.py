@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from server.queues import Ask, Event, Mark, Queue, Said, Sharing, Transferred
-from server.queues.elsewhere import Elsewhere
-from server.queues.ledger import Ledger
-from server.queues.ownership import Title
-from server.queues.states import AVAILABLE, BEHIND, LEASED
+from server.queues.core import Ask, Event, Mark, Queue, Said, Sharing, Transferred
+from server.queues.core.message_state import Ledger
+from server.queues.core.ownership import Title
+from server.queues.core.remote_events import Elsewhere
+from server.queues.core.states import AVAILABLE, BEHIND, LEASED
 from tests.replication.queue_simulation import Host
 
 

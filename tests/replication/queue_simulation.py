@@ -12,10 +12,7 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from typing import Any
 
-from server.base.ranges import Ranges
-from server.journal import Kind
-from server.journal.layout import KIND, SEQUENCE, TIMESTAMP, Row
-from server.queues import (
+from server.queues.core import (
     Acked,
     Answer,
     Ask,
@@ -35,9 +32,12 @@ from server.queues import (
     encode,
     encode_word,
 )
-from server.queues.inspection import everything
-from server.queues.states import LEASED
-from server.replication import Courier, Parcel, Word, hops
+from server.queues.core.inspection import everything
+from server.queues.core.states import LEASED
+from server.replication.core import Courier, Parcel, Word, hops
+from server.storage.journal import Kind
+from server.storage.journal.format.layout import KIND, SEQUENCE, TIMESTAMP, Row
+from server.util.ranges import Ranges
 from tests.replication.basics import MILLISECOND, ORDERS
 from tests.replication.connection import Connection
 from tests.replication.instance import Instance

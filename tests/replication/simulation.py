@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from server.replication.lanes import MOST_UNITS
+from server.replication.core.ack_order import MOST_UNITS
 from tests.replication.basics import MILLISECOND, SECOND
 from tests.replication.connection import Connection
 from tests.replication.instance import Instance

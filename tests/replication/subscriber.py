@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.client.bookmarks import BookmarkTrail
 from amperage.wire.bookmarks import NOW, client_hash
-from server.journal.bookmarks import parse_bookmark, resolve
+from server.storage.journal.read.bookmarks import parse_bookmark, resolve
 from tests.replication.basics import MILLISECOND
 from tests.replication.violation import Violation
 

@@ -6,10 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from server.base.clock import ElapsedMicroseconds
-from server.journal import Origin, Topic
-from server.journal.layout import FormatError
-from server.replication import (
+from server.replication.core import (
     VERSION,
     Acknowledgement,
     Connection,
@@ -27,6 +24,9 @@ from server.replication import (
     unpack,
     which_stays,
 )
+from server.storage.journal import Origin, Topic
+from server.storage.journal.format.layout import FormatError
+from server.util.clock import ElapsedMicroseconds
 from tests.replication.memory import Log
 
 ORDERS = Topic("json", "orders")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.answering import Answering
-from server.replication.comparing_words import List, Look, More, Survey, pack, unpack
-from server.replication.comparison import Comparison
-from server.replication.states import Portion, State, digest_of
+from server.replication.anti_entropy.comparison import Comparison
+from server.replication.anti_entropy.digests import Portion, State, digest_of
+from server.replication.anti_entropy.messages import List, Look, More, Survey, pack, unpack
+from server.replication.anti_entropy.responder import Answering
 from tests.replication.basics import MILLISECOND
 from tests.replication.checks import messages, run
 from tests.replication.instance import Instance

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from server.journal.clients import publisher_part
-from server.journal.runs import RUN_BITS
-from server.replication.answering import Answering
-from server.replication.comparing_words import (
+from server.replication.anti_entropy.comparison import PATIENCE, Comparison, Result, prevails
+from server.replication.anti_entropy.digests import Portion, State, digest_of
+from server.replication.anti_entropy.messages import (
     Again,
     Listed,
     Look,
@@ -29,8 +28,9 @@ from server.replication.comparing_words import (
     pack,
     unpack,
 )
-from server.replication.comparison import PATIENCE, Comparison, Result, prevails
-from server.replication.states import Portion, State, digest_of
+from server.replication.anti_entropy.responder import Answering
+from server.storage.journal.publisher_table import publisher_part
+from server.storage.journal.runs import RUN_BITS
 from tests.replication.comparing import TOPIC, World, until
 
 

@@ -9,9 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from server.journal import Origin, Topic
-from server.journal.layout import crc32c
-from server.replication import (
+from server.replication.core import (
     VERSION,
     Ack,
     Batch,
@@ -29,7 +27,9 @@ from server.replication import (
     Same,
     encode,
 )
-from server.replication.frames import Control
+from server.replication.core.frames import Control
+from server.storage.journal import Origin, Topic
+from server.storage.journal.format.layout import crc32c
 from tests.replication.batches import packed, together
 
 BODIES = [b"one", b"", b"three" * 1000]

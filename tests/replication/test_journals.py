@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amperage.wire.bookmarks import client_hash
-from server.assembly.provision_replication import JournalSource
-from server.journal import Journal, Kind, Topic
-from server.journal.layout import unpack_extras
-from server.replication import (
+from server.app.wiring.provision_replication import JournalSource
+from server.replication.core import (
     Batch,
     Columns,
     FrameReader,
@@ -26,7 +24,9 @@ from server.replication import (
     encode,
     peer_of,
 )
-from tests.journal.support import opened
+from server.storage.journal import Journal, Kind, Topic
+from server.storage.journal.format.layout import unpack_extras
+from tests.storage.journal.support import opened
 
 BODY = b"x" * 3000
 

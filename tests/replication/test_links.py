@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.journal import Kind, Origin, Topic
-from server.journal.clients import server_made_identity
-from server.journal.layout import pack_extras
-from server.replication import (
+from server.replication.core import (
     Ack,
     Batch,
     Begin,
@@ -33,7 +30,10 @@ from server.replication import (
     TopicRoute,
     lengthen,
 )
-from server.replication.lanes import lane_of
+from server.replication.core.ack_order import lane_of
+from server.storage.journal import Kind, Origin, Topic
+from server.storage.journal.format.layout import pack_extras
+from server.storage.journal.publisher_table import server_made_identity
 from tests.replication.batches import received
 from tests.replication.memory import Log
 

@@ -8,8 +8,7 @@ from itertools import combinations, pairwise
 import msgspec
 import pytest
 
-from server.replication.courier import MOST_IN_WORD
-from server.replication.mesh import (
+from server.replication.core.mesh import (
     KEPT,
     LONGEST,
     MOST_INSTANCES,
@@ -18,6 +17,7 @@ from server.replication.mesh import (
     Neighbour,
     Report,
 )
+from server.replication.core.router import MOST_IN_WORD
 
 SECOND = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.journal import Topic
-from server.replication import Hop, Routes, TopicRoute, hops, lengthen
-from server.replication.routes import Way
+from server.replication.core import Hop, Routes, TopicRoute, hops, lengthen
+from server.replication.core.routes import Way
+from server.storage.journal import Topic
 
 ORDERS = Topic("json", "orders")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from server.expressions import BUILTINS, Kind, parse
-from server.security.bound import BoundPermits
+from server.security.bound_identity import BoundPermits
 from server.security.permissions import UNLIMITED, Permit
 
 

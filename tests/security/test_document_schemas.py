@@ -11,7 +11,7 @@ import pytest
 
 from config_schema.problems import Problems
 from server.expressions import BUILTINS
-from server.security.documents import DocumentError, make_document
+from server.security.permission_document import DocumentError, make_document
 from server.security.users.users import read_users
 from tests.security.users import hashed
 

@@ -9,6 +9,7 @@ from typing import Self
 import pytest
 
 from server.security.authentication import Admission, Credentials, Origin
+from server.security.deferred import Later, Pending
 from server.security.failed_logons import (
     FORGIVEN_AFTER,
     MOST_REMEMBERED,
@@ -18,8 +19,7 @@ from server.security.failed_logons import (
     FailedLogons,
     Guarded,
 )
-from server.security.later import Later, Pending
-from tests.core.support import RecordingLog
+from tests.engine.support import RecordingLog
 from tests.security.users import MODULES, may_log_on, try_to_log_on, write_users
 from tests.support.server import RunningServer, running_server
 from tests.support.waiting import comes_true

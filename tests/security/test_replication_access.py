@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from server.transports.peer_addresses import comes_from, resolve
+from server.replication.transport.peer_addresses import comes_from, resolve
 from tests.security.users import MODULES, hashed
 from tests.support.replication_peer import (
     ACK,

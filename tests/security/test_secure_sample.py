@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.admin.support import ask
+from tests.cli.test_spark import spark
 from tests.security.test_users_file import basic
 from tests.support.server import ROOT, free_port, running_configuration
-from tests.tools.test_spark import spark
 
 SAMPLE = ROOT / "sample_configs" / "secure.xml"
 USERS = ROOT / "sample_configs" / "parts" / "users.toml"

@@ -14,9 +14,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from server.security import desk as desk_module
+from server.security import async_worker as desk_module
+from server.security.async_worker import Desk
 from server.security.authentication import MOST_CHALLENGES
-from server.security.desk import Desk
 from tests.support.forked import Prepare
 from tests.support.raw import RawPeer
 from tests.support.server import (

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from server.expressions import BUILTINS
+from server.security.async_worker import Desk
 from server.security.authentication import Credentials, Origin
-from server.security.desk import Desk
-from server.security.later import Pending
+from server.security.deferred import Pending
 from server.security.users.files import UsersFile
 from server.security.users.password_checks import PasswordChecks
 from server.security.users.password_hashes import read_hash
 from tests.admin.support import ask
-from tests.core.support import RecordingLog
+from tests.engine.support import RecordingLog
 from tests.security.users import (
     MODULES,
     USERS,

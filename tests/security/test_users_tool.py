@@ -44,7 +44,7 @@ def users(
     directory: Path, *words: str, stdin: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*quick_command("server.tools.amps_users"), *words],
+        [*quick_command("server.cli.amps_users"), *words],
         cwd=directory,
         input=stdin,
         capture_output=True,
@@ -165,7 +165,7 @@ def test_a_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
         if child == 0:
             os.chdir(tmp_path)
             os.environ["PYTHONPATH"] = str(ROOT)
-            words = ["-m", "server.tools.amps_users", "add", "users.toml", "ann", *CHEAP]
+            words = ["-m", "server.cli.amps_users", "add", "users.toml", "ann", *CHEAP]
             os.execv(sys.executable, [sys.executable, *words])
         seen = b""
         for prompt, answer in ((b"Password of ann: ", "secret"), (b"The same again: ", again)):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from server.upkeep.file_watch import FileWatch
-from tests.core.support import RecordingLog
+from server.process.file_watch import FileWatch
+from tests.engine.support import RecordingLog
 from tests.security.users import MODULES, USERS, may_log_on, try_to_log_on, write_users
 from tests.support.server import free_port, running_server
 from tests.support.waiting import WAIT_SECONDS

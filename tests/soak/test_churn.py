@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from server.core.session import Session
-from server.subscriptions.subscription import Subscription
+from server.engine.session import Session
+from server.topics.subscriptions.subscription import Subscription
 from server.topics.topic import Topic
-from tests.core.support import Core
+from tests.engine.support import Core
 from tests.soak.process import open_files, resident_bytes
 from tests.support.server import RunningServer, running_server
 from tests.support.waiting import wait_until

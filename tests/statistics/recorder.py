@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final
 
 from server.statistics.history import History
-from server.statistics.recording import Recording
+from server.statistics.recorder import Recording
 from tests.statistics.support import NOON, Clients, Writing, kept, take
 
 _TIMES: Final = 600

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from server.base.log import Log
-from server.statistics.keeper import Keeper
 from server.statistics.rates import Rates
-from server.statistics.recording import Recording
+from server.statistics.recorder import Recording
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import Entry, Sample, Snapshot
 from server.statistics.schema import Resource, Type, Value
-from tests.core.support import RecordingLog
+from server.statistics.statistics_thread import Keeper
+from server.util.log_protocol import Log
+from tests.engine.support import RecordingLog
 from tests.support.waiting import wait_until
 
 NOON: Final = 1_700_000_000.0

@@ -10,7 +10,7 @@ from server.statistics.collector import SLICE_SECONDS, Collector
 from server.statistics.resources import API, QUERIES
 from server.statistics.sample import Entry, Sample
 from server.statistics.schema import Resource
-from tests.core.support import Core
+from tests.engine.support import Core
 
 
 class Numbers:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from server.statistics.history import PAGE
 from server.statistics.layout import RECORDED
-from server.statistics.recording import Recording
+from server.statistics.recorder import Recording
 from server.statistics.resources import CLIENTS, LIFETIMES, RESOURCES, SOW
 from server.statistics.sample import Entry
 from server.statistics.timestamps import from_unix
-from tests.core.support import RecordingLog
+from tests.engine.support import RecordingLog
 from tests.support.chances import examples
 
 from .support import NOON, Clients, fixed, moving, recorded, sample

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from server.base.histogram import Histogram
 from server.statistics.histograms import distributions
-from tests.core.support import Core
+from server.util.histogram import Histogram
+from tests.engine.support import Core
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.base.histogram import Histogram
 from server.statistics.histograms import Distribution
 from server.statistics.latencies import LatenciesSource
+from server.util.histogram import Histogram
 
 
 def moving(source: LatenciesSource) -> tuple[object, ...]:

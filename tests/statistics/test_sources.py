@@ -15,8 +15,8 @@ from server.statistics.sources.processors import ProcessorsSource
 from server.statistics.sources.sow import SowSource
 from server.statistics.sources.subscriptions import SubscriptionsSource
 from server.statistics.sources.texts import duration, moment
-from tests.core.support import Core
-from tests.sow.support import topic_spec
+from tests.engine.support import Core
+from tests.storage.sow.support import topic_spec
 
 
 @pytest.fixture

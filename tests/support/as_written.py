@@ -1,4 +1,4 @@
-"""Servers that run the message path as it is written, not compiled (amperage/forms.py)."""
+"""Servers that run the message path as it is written, not compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRONMENT: Final = {"AMPERAGE_PURE": "1", "PYTHONPATH": str(ROOT)}
 
 
 def started(
-    directory: Path, log: Path, *arguments: str, module: str = "server.cli"
+    directory: Path, log: Path, *arguments: str, module: str = "server.cli.amp_server"
 ) -> subprocess.Popen[bytes]:
     """Start `ampServer` there, or a module that does more."""
     with log.open("wb") as output:
@@ -33,7 +33,7 @@ def started(
 
 @contextmanager
 def running_as_written(
-    directory: Path, text: str, port: int, module: str = "server.cli"
+    directory: Path, text: str, port: int, module: str = "server.cli.amp_server"
 ) -> Iterator[RunningServer]:
     """A server that runs a configuration, stopped in the end.
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.journal import Disk as JournalDisk
-from server.sow.commit import GroupCommit
+from server.storage.journal import Disk as JournalDisk
+from server.storage.sow.group_commit import GroupCommit
 from tests.support.stepped_disk import commit_in_steps
 
 

@@ -121,7 +121,7 @@ def _serve(
     prepare: Prepare | None,
     options: tuple[str, ...],
 ) -> None:
-    from server import cli
+    from server.cli import amp_server
 
     os.setsid()
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
@@ -130,7 +130,7 @@ def _serve(
     os.chdir(directory)
     if prepare is not None:
         prepare()
-    sys.exit(cli.main([*options, str(configuration)]))
+    sys.exit(amp_server.main([*options, str(configuration)]))
 
 
 def _run(
@@ -139,7 +139,7 @@ def _run(
     environment: Mapping[str, str],
     streams: tuple[Path, Path],
 ) -> None:
-    from server import cli
+    from server.cli import amp_server
 
     for descriptor, path in enumerate(streams, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
@@ -147,5 +147,5 @@ def _run(
     os.environ.update(environment)
     if directory is not None:
         os.chdir(directory)
-    sys.argv = [cli.__file__, *arguments]
-    sys.exit(cli.main())
+    sys.argv = [amp_server.__file__, *arguments]
+    sys.exit(amp_server.main())

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from config_schema import schema
-from server import cli
+from server.app import launch
+from server.app.configuration import read_configuration
+from server.cli import amp_server
 from server.message_types.registry import DECLARED, MessageTypes
-from server.program import launch
-from server.program.configuration import read_configuration
 
 SAMPLE: Final = Path(__file__).parents[2] / "sample_configs" / "first_message.xml"
 
 PRELOADED: Final = (
-    cli,
+    amp_server,
     launch,
     read_configuration(str(SAMPLE), {}),
     [(schema.children(path), schema.synonyms(path)) for path in schema.elements()],

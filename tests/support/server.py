@@ -24,7 +24,7 @@ from tests.support.times import spending
 from tests.support.waiting import WAIT_SECONDS, comes_true, wait_until
 
 ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "server.cli")
+COMMAND = (sys.executable, "-m", "server.cli.amp_server")
 
 CONFIGURATION = """
 <AMPSConfig>

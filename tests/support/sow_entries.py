@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from server.sow.slab_file import SlabFile
-from server.sow.slab_format import PAGE
-from server.sow.slab_scan import scan
+from server.storage.sow.slab.slab_file import SlabFile
+from server.storage.sow.slab.slab_format import PAGE
+from server.storage.sow.slab.slab_scan import scan
 
 
 def sow_entries(path: Path) -> tuple[list[int], int]:

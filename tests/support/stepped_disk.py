@@ -1,7 +1,8 @@
 """Commits of the log step by step, for tests that come between the steps.
 
-The server makes the same calls in the same order in one go (`server/journal/storing.pyx`), where
-no test can refuse one of them, or let the process die in it.
+The server makes the same calls in the same order in one go
+(`server/storage/journal/commit_io.pyx`), where no test can refuse one of them, or let the process
+die in it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from server.journal.storage import Disk, Piece
+from server.storage.journal.storage import Disk, Piece
 
 
 def commit_in_steps(

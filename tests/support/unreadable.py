@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from server.journal import storage
+from server.storage.journal import storage
 
 
 @dataclass(frozen=True)

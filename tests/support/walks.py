@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from server import cli
+from server.cli import amp_server
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "architecture.md"
@@ -48,4 +48,4 @@ def trace() -> None:
 
 if __name__ == "__main__":
     trace()
-    sys.exit(cli.main(sys.argv[1:]))
+    sys.exit(amp_server.main(sys.argv[1:]))

@@ -20,9 +20,9 @@ from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.validate import validate
-from server.assembly.catalogue import ProgramCatalogue
-from server.assembly.instance import Instance
-from server.events.log import EventLog
+from server.app.wiring.catalogue import ProgramCatalogue
+from server.app.wiring.instance import Instance
+from server.log.event_log import EventLog
 from server.transports.listener import TransportError
 from tests.support.raw import RawPeer
 from tests.support.server import CONFIGURATION, free_port

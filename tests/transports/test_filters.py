@@ -12,9 +12,9 @@ import pytest
 from amperage.wire.header import Header
 from config_schema.problems import Location
 from config_schema.spec import ModuleSpec, ModuleUse, Option, Options
-from server.filters.base import FilterError, IncomingCommand, Verdict
-from server.filters.correlation_ids import CorrelationIdTimestamper
-from server.filters.registry import make_filters
+from server.security.interceptors.base import FilterError, IncomingCommand, Verdict
+from server.security.interceptors.correlation_ids import CorrelationIdTimestamper
+from server.security.interceptors.registry import make_filters
 from tests.documentation.fences import python_files
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, free_port, running_server
@@ -149,7 +149,7 @@ def test_filters_that_cannot_be_made(
 CUSTOM = '''
 """Upper-cases bodies; a body decides about its own command."""
 
-from server.filters.base import FilterError, Verdict
+from server.security.interceptors.base import FilterError, Verdict
 
 
 class Shouting:
@@ -309,7 +309,7 @@ def test_a_custom_filter_needs_its_members(tmp_path: Path) -> None:
     with pytest.raises(FilterError, match="returned object, which lacks header_only, filter"):
         make_filters([ModuleUse("half", options(), HERE)], (module,))
     library.write_text(
-        "from server.filters.base import FilterError\n"
+        "from server.security.interceptors.base import FilterError\n"
         "def create_transport_filter(name, options): raise FilterError('no such option')"
     )
     with pytest.raises(FilterError, match=r"config\.xml:7: half: no such option"):

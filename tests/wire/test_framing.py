@@ -22,7 +22,7 @@ from amperage.wire.framing import (
 )
 from amperage.wire.header import Header, decode_frame
 from amperage.wire.runs import RunReader
-from server.base.limits import MOST_HEADER
+from server.util.limits import MOST_HEADER
 
 TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
 HEADERS = st.fixed_dictionaries({"c": st.just("publish"), "t": TEXTS, "f": TEXTS})

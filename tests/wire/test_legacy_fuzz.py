@@ -11,8 +11,8 @@ from amperage.wire.legacy.envelope import EnvelopeDialect
 from amperage.wire.legacy.fields import FIELDS
 from amperage.wire.legacy.fix import FixDialect
 from amperage.wire.legacy.peer import LegacyPeer
-from server.core.entrance import Link
-from tests.core.support import Core
+from server.engine.connection_context import Link
+from tests.engine.support import Core
 from tests.support.legacy import with_length
 
 DIALECTS: dict[str, Dialect] = {"fix": FixDialect(), "xml": EnvelopeDialect(namespaces=True)}

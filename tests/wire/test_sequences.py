@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amperage.wire.frame_slices import cut_run
 from amperage.wire.framing import frame
-from amperage.wire.places import cut_run
 from amperage.wire.sequences import numbers_of
 
 COUNTED = st.builds(

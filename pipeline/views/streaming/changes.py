@@ -22,9 +22,9 @@ from pyspark.sql import Row
 
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.rows import Part, joined_paths
-from server.expressions.context import MessageContext
-from server.sow.keys import KeyHash
-from server.views.projection import Row as Values
+from server.expressions.message_context import MessageContext
+from server.storage.sow.keys.key_source import KeyHash
+from server.storage.views.projection import Row as Values
 
 SCHEMA: Final = (
     "key string, is_right boolean, row binary, times long, sequence long, timestamp long"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TimerValues,
     )
 
-    from server.sow.records import Record
+    from server.storage.sow.records import Record
 
 _READ: Final = pa.schema(
     [

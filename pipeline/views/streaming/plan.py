@@ -16,8 +16,8 @@ from pipeline.errors import PipelineError
 from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming.events import conflated_events
-from pipeline.views.streaming.grouping import group_events
-from pipeline.views.streaming.joining import joined_rows
+from pipeline.views.streaming.groups import group_events
+from pipeline.views.streaming.joins import joined_rows
 from pipeline.views.streaming.latest import latest_rows
 
 if TYPE_CHECKING:

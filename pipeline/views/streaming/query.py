@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
-from pipeline.taking import briefly
+from pipeline.foreach_batch import briefly
 from pipeline.views.streaming.checkpoint import Identity, note, possession
 from pipeline.views.streaming.plan import topics_below, view_events
 

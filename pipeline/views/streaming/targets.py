@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from pipeline.amps.connection import connected, require_log
-from pipeline.amps.deleting import Deleter
+from pipeline.amps.deletes import Deleter
 from pipeline.amps.options import AmpsOptions, read_options
-from pipeline.amps.publishing import Publisher
+from pipeline.amps.publisher import Publisher
 from pipeline.amps.sink import NOT_ONCE, Refusal, Sink
 from pipeline.amps.writer import Written, identity_in_stream, raise_refusals
 from pipeline.bodies import Outgoing

@@ -38,9 +38,9 @@ from server.admin.http.messages import (
     say,
     split_target,
 )
-from server.admin.http.under_way import UnderWay
-from server.base.log import Log
+from server.admin.http.send_budget import UnderWay
 from server.security.certificates import user_of
+from server.util.log_protocol import Log
 
 Answer = Callable[[Request], Awaitable[Response]]
 """The handler of requests. It may raise `Refusal`."""

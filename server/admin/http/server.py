@@ -11,11 +11,11 @@ from typing import Final
 
 from server.admin.http.connection import Answer, Connection
 from server.admin.http.limits import PIECE, Limits
-from server.admin.http.under_way import UnderWay
-from server.base.complaints import Complaints, host_of, on_running_loop
-from server.base.log import Log
-from server.transports.descriptors import DescriptorReserve
+from server.admin.http.send_budget import UnderWay
+from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
+from server.util.log_protocol import Log
+from server.util.rate_limited_log import Complaints, host_of, on_running_loop
 
 _SAY_AGAIN_SECONDS: Final = 10.0
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"

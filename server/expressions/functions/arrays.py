@@ -7,8 +7,8 @@ from typing import Final
 
 from server.expressions import semantics
 from server.expressions.arrays import elements
+from server.expressions.concat import joined
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.joining import joined
 from server.message_types.base import Value
 
 _SECTION = "Arrays"

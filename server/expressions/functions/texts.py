@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from server.base.octets import from_octets
 from server.expressions import semantics
+from server.expressions.concat import LONGEST_TEXT, joined
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.joining import LONGEST_TEXT, joined
-from server.expressions.patterns import Regex
+from server.expressions.regex.patterns import Regex
 from server.message_types.base import Value
+from server.util.encoding import from_octets
 
 _TEXT, _ANY, _INTEGER, _PATTERN = (
     Parameter.TEXT,

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from server.base.octets import from_octets, to_octets
 from server.expressions.functions.registry import Function, Parameter
 from server.message_types.base import Value
+from server.util.encoding import from_octets, to_octets
 
 Clock: TypeAlias = Callable[[], float]
 """Returns the current time as a timestamp."""

@@ -23,10 +23,10 @@ from server.security.custom.library import have_forget, make_module
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
-    from server.base.log import Log
+    from server.security.async_worker import Desk
     from server.security.authentication import Exchange
-    from server.security.desk import Desk
-    from server.security.later import Later
+    from server.security.deferred import Later
+    from server.util.log_protocol import Log
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which cannot be encoded as UTF-8."""

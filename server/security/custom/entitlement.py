@@ -26,17 +26,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from server.security.custom.library import have_forget, make_module
-from server.security.documents import DocumentError, make_document
-from server.security.later import Pending, when_decided
+from server.security.deferred import Pending, when_decided
+from server.security.permission_document import DocumentError, make_document
 from server.security.permissions import NOTHING
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
-    from server.base.log import Log
     from server.expressions.functions.registry import Functions
-    from server.security.desk import Desk
-    from server.security.later import Later
+    from server.security.async_worker import Desk
+    from server.security.deferred import Later
     from server.security.permissions import Permissions
+    from server.util.log_protocol import Log
 
 ENTRY_POINT: Final = "create_entitlement"
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from server.base.libraries import explain, load_entry_point
+from server.util.plugin_loader import explain, load_entry_point
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
-    from server.base.log import Log
+    from server.util.log_protocol import Log
 
 
 class CustomError(ValueError):

@@ -12,12 +12,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from server.security.web import WebError
+from server.security.http_client import WebError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.security.web import Endpoint, WebAnswer, WebClient, WebConnection
+    from server.security.http_client import Endpoint, WebAnswer, WebClient, WebConnection
 
 _KEPT_SECONDS: Final = 10.0
 """Idle timeout of a connection."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from server.base.complaints import Complaints, on_running_loop
 from server.security.authentication import Admission, Credentials
-from server.security.http_entitlement.reading import Documents
+from server.security.deferred import mapped
+from server.security.http_entitlement.permission_store import CredentialStore, FoundUsers
+from server.security.http_entitlement.response_parser import Documents
 from server.security.http_entitlement.service import Outcome, Service
 from server.security.http_entitlement.settings import (
     entitlement_seconds,
@@ -18,21 +19,20 @@ from server.security.http_entitlement.settings import (
     read_settings,
     store_name,
 )
-from server.security.http_entitlement.store import CredentialStore, FoundUsers
-from server.security.later import mapped
 from server.security.permissions import NOTHING, STRANGER, Permit, Same
+from server.util.rate_limited_log import Complaints, on_running_loop
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
-    from server.base.log import Log
     from server.expressions.functions.registry import Functions
+    from server.security.async_worker import Desk
     from server.security.authentication import Exchange
-    from server.security.desk import Desk
+    from server.security.deferred import Later
     from server.security.entitlement import Entitlement
+    from server.security.http_entitlement.permission_store import Reset
     from server.security.http_entitlement.settings import Settings
-    from server.security.http_entitlement.store import Reset
-    from server.security.later import Later
     from server.security.permissions import Permissions
+    from server.util.log_protocol import Log
 
 _STRANGER: Final = Same(STRANGER)
 

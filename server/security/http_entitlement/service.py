@@ -24,21 +24,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.security.documents import DocumentError
+from server.security.deferred import Pending
+from server.security.http_client import Endpoint, WebAnswer, WebClient, WebError
 from server.security.http_entitlement.challenges import Unanswerable, answer, read_challenges
 from server.security.http_entitlement.connections import Connections
-from server.security.http_entitlement.reading import LARGE_BYTES, MOST_BYTES
-from server.security.later import Pending
-from server.security.web import Endpoint, WebAnswer, WebClient, WebError
+from server.security.http_entitlement.response_parser import LARGE_BYTES, MOST_BYTES
+from server.security.permission_document import DocumentError
 
 if TYPE_CHECKING:
-    from server.base.complaints import Complaints
+    from server.security.async_worker import Desk
     from server.security.authentication import Credentials
-    from server.security.desk import Desk
-    from server.security.documents import PermissionDocument
-    from server.security.http_entitlement.reading import Documents
+    from server.security.deferred import Later
+    from server.security.http_entitlement.response_parser import Documents
     from server.security.http_entitlement.settings import Settings
-    from server.security.later import Later
+    from server.security.permission_document import PermissionDocument
+    from server.util.rate_limited_log import Complaints
 
 MOST_AT_ONCE: Final = 100
 """Limit of the concurrent requests to one service."""

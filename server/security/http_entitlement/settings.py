@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from config_schema.units import parse_bool, parse_count, parse_interval
 from server.security.authentication import Credentials
-from server.security.web import Endpoint, WebTls, parse_endpoint
-from server.security.web_options import read_tls, split_header
+from server.security.http_client import Endpoint, WebTls, parse_endpoint
+from server.security.http_client_options import read_tls, split_header
 
 if TYPE_CHECKING:
     from config_schema.spec import Options

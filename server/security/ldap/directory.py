@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from server.base.regular_files import read_regular
 from server.security.ldap import messages
 from server.security.ldap.ber import BerError
 from server.security.ldap.connection import Connection, connected
 from server.security.ldap.messages import Entry
+from server.util.safe_open import read_regular
 
 SECONDS: Final = 10.0
 """Timeout of the directory for one logon."""

@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.client.gssapi import GssError
-from server.base.daemon_threads import DaemonThreads
 from server.security.authentication import Admission, Challenge, Credentials, Exchange
 from server.security.kerberos import Acceptance, Service, TokenError, begins_logon, read_token
 from server.security.ldap.directory import (
@@ -35,12 +34,13 @@ from server.security.multi.options import (
     read_kind,
     read_tls,
 )
+from server.util.daemon_threads import DaemonThreads
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
-    from server.base.log import Log
-    from server.security.desk import Desk
-    from server.security.later import Later
+    from server.security.async_worker import Desk
+    from server.security.deferred import Later
+    from server.util.log_protocol import Log
 
 LIBRARY: Final = "libamps_multi_authentication.so"
 

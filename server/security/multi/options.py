@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from amperage.client.gssapi import GssError
 from config_schema.catalogue import OptionProblem
 from config_schema.units import UnitError, parse_count
-from server.base.regular_files import MOST_OF_CERTIFICATES, check_regular
 from server.security.kerberos import Service
 from server.security.ldap.directory import (
     DirectoryError,
@@ -23,6 +22,7 @@ from server.security.ldap.directory import (
     Encryption,
     read_account_password,
 )
+from server.util.safe_open import MOST_OF_CERTIFICATES, check_regular
 
 if TYPE_CHECKING:
     from config_schema.spec import Options

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from joserfc import jwk, jws
 from joserfc.errors import BadSignatureError, JoseError, SecurityWarning
 
-from server.base.regular_files import read_regular
+from server.security.http_client import Endpoint, WebClient, WebError
 from server.security.oauth.tokens import LARGEST_KEY_SET, Expected, KeysError, TokenError
-from server.security.web import Endpoint, WebClient, WebError
+from server.util.safe_open import read_regular
 
 if TYPE_CHECKING:
-    from server.base.log import Log
+    from server.util.log_protocol import Log
 
 # The configuration decides which algorithms are secure enough.
 warnings.filterwarnings("ignore", category=SecurityWarning)

@@ -29,8 +29,9 @@ from urllib.parse import urlencode
 from config_schema.catalogue import OptionProblem
 from config_schema.spec import Options
 from config_schema.units import UnitError, parse_count, parse_interval
-from server.base.regular_files import check_regular
 from server.security.authentication import Admission
+from server.security.http_client import Endpoint, WebClient, WebError, WebTls, parse_endpoint
+from server.security.http_client_options import read_tls, split_header
 from server.security.oauth.tokens import (
     ALGORITHMS,
     LARGEST_KEY_SET,
@@ -38,17 +39,16 @@ from server.security.oauth.tokens import (
     KeysError,
     TokenError,
 )
-from server.security.web import Endpoint, WebClient, WebError, WebTls, parse_endpoint
-from server.security.web_options import read_tls, split_header
+from server.util.safe_open import check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from server.base.log import Log
+    from server.security.async_worker import Desk
     from server.security.authentication import Credentials
-    from server.security.desk import Desk
-    from server.security.later import Later
+    from server.security.deferred import Later
     from server.security.oauth.tokens import Verifying
+    from server.util.log_protocol import Log
 
 LIBRARY: Final = "libamps_oauth_authentication.so"
 

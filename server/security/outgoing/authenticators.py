@@ -19,10 +19,10 @@ from typing import Final
 
 from config_schema.spec import ModuleSpec, ModuleUse
 from config_schema.units import parse_count
-from server.base.regular_files import read_regular
-from server.base.shell_quoting import shell_command
 from server.security.outgoing.kerberos import KerberosCredentials
 from server.security.outgoing.source import CredentialsError, CredentialSource
+from server.util.safe_open import read_regular
+from server.util.shell_quoting import shell_command
 
 EXEC_LIBRARY: Final = "libamps_exec_authenticator.so"
 MULTI_LIBRARY: Final = "libamps_multi_authenticator.so"
@@ -171,7 +171,7 @@ class CommandCredentials:
 
 
 class _Template:
-    """A command with a variable; see `server.base.shell_quoting.Template`."""
+    """A command with a variable; see `server.util.shell_quoting.Template`."""
 
     def __init__(self, command: str) -> None:
         pieces = _USER_VARIABLE.split(command)

@@ -22,11 +22,11 @@ from server.security.users.password_hashes import hash_of_nothing
 from server.security.users.users import Users, read_users_file
 
 if TYPE_CHECKING:
-    from server.base.log import Log
     from server.expressions.functions.registry import Functions
-    from server.security.desk import Desk
+    from server.security.async_worker import Desk
     from server.security.users.password_hashes import PasswordHash
     from server.security.users.users import User
+    from server.util.log_protocol import Log
 
 Disconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 """Disconnects users (second) from transports (first), and ends their cookies."""

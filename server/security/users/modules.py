@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission
-from server.security.later import mapped
+from server.security.deferred import mapped
 from server.security.permissions import Permit, Same
 from server.security.users.password_hashes import MOST_PASSWORD_BYTES
 
 if TYPE_CHECKING:
-    from server.base.log import Log
     from server.security.authentication import Credentials, Exchange
-    from server.security.later import Later
+    from server.security.deferred import Later
     from server.security.permissions import Permissions
     from server.security.users.files import UsersFile
+    from server.util.log_protocol import Log
 
 LIBRARY: Final = "libamperage_users.so"
 FILE_NAME: Final = "FileName"

@@ -23,14 +23,14 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.security.later import Pending
+from server.security.deferred import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from server.security.async_worker import Desk
     from server.security.authentication import Credentials
-    from server.security.desk import Desk
-    from server.security.later import Later
+    from server.security.deferred import Later
     from server.security.users.password_hashes import PasswordHash
 
 _MOST_REMEMBERED: Final = 10_000

@@ -12,9 +12,9 @@
     roles = ["trader"]
     admin = [{ topic = "^/amps/instance", read = true }]
 
-Users and roles have the fields of a permission document (`server.security.documents`). Where a
-user's own fields have no rule, the roles are searched in their order: the first entry that matches
-the topic applies, and the first `logon` present. Without any rule, access is refused.
+Users and roles have the fields of a permission document (`server.security.permission_document`).
+Where a user's own fields have no rule, the roles are searched in their order: the first entry that
+matches the topic applies, and the first `logon` present. Without any rule, access is refused.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from config_schema.problems import Location, Problems
 from config_schema.suggest import nearest
-from server.base.regular_files import open_regular
-from server.base.toml_places import TomlPlace, TomlPlaces, find_places
-from server.security.documents import (
+from server.security.permission_document import (
     KNOWN_FIELDS,
     DocumentError,
     PermissionDocument,
@@ -50,6 +48,8 @@ from server.security.users.password_hashes import (
     PasswordHash,
     read_hash,
 )
+from server.security.users.toml_source_map import TomlPlace, TomlPlaces, find_places
+from server.util.safe_open import open_regular
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions

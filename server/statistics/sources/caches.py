@@ -12,10 +12,10 @@ from server.statistics.resources import CACHES
 from server.statistics.sample import Entry
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
-    from server.journal import Journal
+    from server.app.wiring.transport_table import TransportTable
+    from server.engine.engine import Engine
     from server.statistics.sources.clients import ClientsSource
-    from server.transports.table import TransportTable
+    from server.storage.journal import Journal
 
 _CLIENTS: Final = "client cache"
 _OUT: Final = "byte out buffer cache"

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.core.readings import NOTHING
+from server.engine.socket_stats import NOTHING
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import Entry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
-    from server.core.readings import Readings
-    from server.core.session import Session
+    from server.engine.engine import Engine
+    from server.engine.session import Session
+    from server.engine.socket_stats import Readings
     from server.statistics.schema import Value
 
 _MICROSECONDS: Final = 1_000_000

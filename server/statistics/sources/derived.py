@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
-from server.sow.topic import SowTopic
 from server.statistics.resources import CONFLATED_TOPICS, VIEWS
 from server.statistics.sample import Entry
 from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
-from server.topics.conflated import ConflatedTopic
-from server.topics.view import View
+from server.storage.sow.topic_records import SowTopic
+from server.topics.conflated_topic import ConflatedTopic
+from server.topics.view_topic import View
 
 if TYPE_CHECKING:
     from config_schema.spec import SowSpec
     from server.statistics.schema import Value
-    from server.topics.stores import Stores
+    from server.topics.sow_registry import Stores
 
 _MICROSECONDS = 1_000_000
 

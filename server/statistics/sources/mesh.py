@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.links.admin_addresses import AdminInterface, admin_interface, best
-from server.links.reporting import NOT_CONNECTED
-from server.replication.mesh import MOST_INSTANCES
+from server.replication.core.mesh import MOST_INSTANCES
+from server.replication.links.admin_addresses import AdminInterface, admin_interface, best
+from server.replication.links.mesh_reports import NOT_CONNECTED
 from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
 from server.statistics.sample import Entry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.links.reporting import Reporting
-    from server.replication.mesh import LinkReport, Neighbour, Report
+    from server.replication.core.mesh import LinkReport, Neighbour, Report
+    from server.replication.links.mesh_reports import Reporting
     from server.statistics.schema import Value
 
 _MICROSECONDS: Final = 1_000_000

@@ -19,8 +19,8 @@ from server.statistics.resources import API, PROCESSORS, QUERIES
 from server.statistics.sample import Entry
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
-    from server.links.replication import Replication
+    from server.engine.engine import Engine
+    from server.replication.links.replication_state import Replication
     from server.statistics.sources.clients import ClientsSource
 
 _ALL: Final = ("all", "everything")

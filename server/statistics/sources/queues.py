@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from server.queues.states import FOREIGN
+from server.queues.core.states import FOREIGN
 from server.statistics.resources import QUEUES
 from server.statistics.sample import Entry
 from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
-    from server.base.clock import Clock
+    from server.queues.topic.queue_topic import QueueTopic
     from server.statistics.schema import Value
-    from server.topics.queues.topic import QueueTopic
+    from server.util.clock import Clock
 
 _MICROSECONDS = 1_000_000
 

@@ -10,7 +10,7 @@ from server.statistics.sample import Entry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.links.replication import OwnDestination, Replication
+    from server.replication.links.replication_state import OwnDestination, Replication
     from server.statistics.schema import Value
 
 _MICROSECONDS = 1_000_000

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from server.sow.topic import SowTopic
 from server.statistics.resources import SOW
 from server.statistics.sample import Entry
 from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
+from server.storage.sow.topic_records import SowTopic
 
 if TYPE_CHECKING:
+    from server.queues.topic.queue_topic import QueueTopic
     from server.statistics.schema import Value
-    from server.topics.keeper import Keeper
-    from server.topics.queues.topic import QueueTopic
-    from server.topics.stores import Stores
-    from server.topics.table import TopicTable
+    from server.topics.record_source import Keeper
+    from server.topics.sow_registry import Stores
+    from server.topics.topic_table import TopicTable
 
 _RECORD_SIZE: Final = 512
 """Bytes: AMPS reports this for any topic since records have no slots of one size."""

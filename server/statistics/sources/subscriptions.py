@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from server.engine.replays.replay import Replay
 from server.expressions import to_text
-from server.replays.replay import Replay
 from server.security.permissions import Permission
 from server.statistics.resources import PAGINATIONS, SUBSCRIPTIONS
 from server.statistics.sample import Entry
-from server.subscriptions.record_audience import RecordAudience
+from server.topics.subscriptions.record_fanout import RecordAudience
 
 if TYPE_CHECKING:
-    from server.core.engine import Engine
-    from server.core.session import Session
-    from server.subscriptions.result_set import ResultSet
-    from server.subscriptions.subscription import Subscription
+    from server.engine.engine import Engine
+    from server.engine.session import Session
+    from server.topics.subscriptions.paging.result_set import ResultSet
+    from server.topics.subscriptions.subscription import Subscription
 
 _NOTHING: Final = (0, "", 0.0)
 """The moving values of a subscription without queue messages and without a replay."""

@@ -13,10 +13,10 @@ from server.statistics.sources.texts import moment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from server.base.histogram import Histogram
-    from server.journal import Journal
-    from server.journal.files import JournalFile
     from server.statistics.schema import Resource, Value
+    from server.storage.journal import Journal
+    from server.storage.journal.files import JournalFile
+    from server.util.histogram import Histogram
 
 _MICROSECONDS: Final = 1_000_000
 _MOST_HOLDERS: Final = 3

@@ -10,9 +10,9 @@ from server.statistics.sample import Entry
 
 if TYPE_CHECKING:
     from config_schema.spec import TransportSpec
+    from server.app.wiring.transport_table import TransportTable
     from server.statistics.schema import Value
     from server.statistics.sources.clients import ClientsSource
-    from server.transports.table import TransportTable
 
 
 class TransportsSource:

@@ -99,7 +99,7 @@ def test_the_client_says_what_is_missing(
 
 @pytest.mark.usefixtures("as_ann")
 def test_spark_logs_on_with_a_ticket(server: RunningServer) -> None:
-    command = [sys.executable, "-m", "server.tools.spark", "ping"]
+    command = [sys.executable, "-m", "server.cli.spark", "ping"]
     command += ["-server", f"127.0.0.1:{server.port}", "-type", "json"]
     command += ["-authenticator", "amperage.client.kerberos:from_environment"]
     for spn, code, said in (

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from server.security.http_client import WebError
 from server.security.oauth.bearer import Keys
 from server.security.oauth.tokens import KeysError, TokenError
-from server.security.web import WebError
-from tests.core.support import RecordingLog
+from tests.engine.support import RecordingLog
 from tests.security.oauth.support import EC, RSA, SHORT, TOKENS, log_on, module
 from tests.support.issuer import claims, ec_key, issuing, key_set, signed
 from tests.support.server import running_server

@@ -1,0 +1,56 @@
+"""Steps that act as a client inside the server, and the messages that they make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actions.module import ProvisionFailed
+from actions.value_escapes import body_template
+
+if TYPE_CHECKING:
+    from actions.context import Template
+    from actions.services import Services
+    from actions.step_options import StepOptions
+    from server.engine.internal_client import InternalClient
+    from server.message_types.base import MessageType
+
+
+def client_of(services: Services, options: StepOptions, name: str) -> InternalClient:
+    """Create the client for a step.
+
+    Args:
+        services: the instance.
+        options: the step's options, with the message type that the client speaks.
+        name: its name.
+
+    Raises:
+        ProvisionFailed: there is no such message type.
+    """
+    return services.client(name, message_type_of(services, options).name)
+
+
+def body_of(services: Services, options: StepOptions, name: str) -> Template:
+    """Return the template of an option that is a message, of the message type beside it.
+
+    Args:
+        services: the instance.
+        options: the step's options.
+        name: the option.
+
+    Raises:
+        ProvisionFailed: there is no such message type.
+    """
+    return body_template(options.get(name) or "", message_type_of(services, options))
+
+
+def message_type_of(services: Services, options: StepOptions) -> MessageType:
+    """Return the message type that a step's options name.
+
+    Raises:
+        ProvisionFailed: there is no such message type.
+    """
+    name = options.get("MessageType") or ""
+    message_type = services.engine.settings.message_types.get(name)
+    if message_type is None:
+        raise ProvisionFailed(f"there is no message type {name!r}")
+    return message_type

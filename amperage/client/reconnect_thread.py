@@ -1,0 +1,240 @@
+"""The background thread of a blocking client that reconnects automatically.
+
+It connects, logs on, reads until the session ends, and then begins again. Other threads send
+commands and wait for them. `amperage.client.recovery` handles the commands, streams and messages
+when a connection is lost; `amperage.client.reconnection` schedules the attempts to connect.
+
+No lock is held while a function of the application is called. An exception in such a function ends
+the client, because continuing without the effect of the function would be wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from amperage.client.arguments import call_plainly
+from amperage.client.authentication import Authenticator
+from amperage.client.blocking_connection import BlockingConnection
+from amperage.client.commands import LogonOptions
+from amperage.client.errors import ClientError, GaveUpError, NotConnectedError
+from amperage.client.logon import LogonDialogue
+from amperage.client.reconnection import Reconnection
+from amperage.client.recovery import RecoveringProtocol
+from amperage.client.servers import Server
+from amperage.client.state_lock import Guard
+from amperage.client.states import ConnectionEvent, ConnectionState, StateListener
+from amperage.client.uri import ServerUri
+
+_LONGEST_FAREWELL: Final = 1.0
+"""Seconds to wait for the thread: it may connect, or its handler may wait for `stop`'s caller."""
+
+_log: Final = logging.getLogger("amperage.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    """The options for connecting and logging on.
+
+    Attributes:
+        name: the client name.
+        timeout: seconds to wait for the connection, and for each answer of the logon.
+        authenticator: provides the credentials for servers without an authenticator of their own.
+        ssl_context: for tcps and wss.
+        logon_options: the options of each logon.
+        on_state: a callback for changes of state.
+    """
+
+    name: str
+    timeout: float
+    authenticator: Authenticator
+    ssl_context: ssl.SSLContext | None
+    logon_options: LogonOptions
+    on_state: StateListener | None
+
+
+class SessionKeeper:
+    """Maintains a session, in a background thread.
+
+    Args:
+        guard: the client's lock.
+        protocol: the protocol that survives connections.
+        plan: the schedule of the attempts to connect.
+        options: the options for connecting and logging on.
+
+    Attributes:
+        connection: the connection of the session; None while there is no session.
+        server: the server of the current or the last connection.
+        silence_allowed: seconds of silence after which a connection is ended; None for no limit.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        protocol: RecoveringProtocol,
+        plan: Reconnection,
+        options: SessionOptions,
+    ) -> None:
+        self.connection: BlockingConnection | None = None
+        self.server: ServerUri | None = None
+        self.silence_allowed: float | None = None
+        self._guard = guard
+        self._protocol = protocol
+        self._plan = plan
+        self._options = options
+        self._opening: BlockingConnection | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"amps {options.name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, which begins to connect."""
+        self._guard.on_fork = self._abandon
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the connection for good, and end the thread."""
+        self._stopped.set()
+        with self._guard.turn():
+            self._protocol.close()
+            connection = self.connection or self._opening
+            if connection is not None:
+                connection.end(None)
+            self.connection = None
+            self._guard.wake()
+        if not self._guard.is_read_here:
+            self._thread.join(_LONGEST_FAREWELL)
+        self.tell(ConnectionState.CLOSED, self.server)
+
+    def forget(self) -> None:
+        """End soon, because the client was garbage-collected; takes no lock."""
+        self._stopped.set()
+        for connection in (self.connection, self._opening):
+            if connection is not None:
+                connection.forget()
+
+    def notice_silence(self, allowed: float) -> None:
+        """Start to end a connection after `allowed` seconds of silence."""
+        self.silence_allowed = allowed
+        if self.connection is not None:
+            self.connection.notice_silence(allowed)
+
+    def tell(
+        self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
+    ) -> None:
+        """Call the listener with a change of state."""
+        if self._options.on_state is not None:
+            event = ConnectionEvent(state, server, error)
+            call_plainly("on_state", self._options.on_state, event)
+
+    # In the thread
+
+    def _run(self) -> None:
+        self._guard.read_here()
+        try:
+            while not self._stopped.is_set():
+                self._keep_one_session()
+        except GaveUpError as error:
+            self._give_up(error)
+            self._report(ConnectionState.GAVE_UP, self.server, error)
+        except Exception as failure:
+            _log.exception("the client's thread has failed")
+            self._give_up(_defect(failure))
+
+    def _keep_one_session(self) -> None:
+        if self._stopped.wait(self._plan.due_in(time.monotonic())):
+            return
+        server = self._plan.server
+        try:
+            connection = self._log_on(server)
+        except ClientError as error:
+            self._plan.failed(time.monotonic(), error)
+            self._report(ConnectionState.DISCONNECTED, server.uri, error)
+            return
+        self._plan.succeeded()
+        self._report(ConnectionState.RECOVERED, server.uri)
+        try:
+            with self._guard.first_turn():
+                if self._stopped.is_set():
+                    return
+                self.connection = connection
+                if self.silence_allowed is not None:
+                    connection.notice_silence(self.silence_allowed)
+                self._guard.wake()
+            connection.pump(lambda: False)
+        except ClientError as error:
+            self.connection = None
+            self._plan.lost()
+            self._report(ConnectionState.DISCONNECTED, server.uri, error)
+        except Exception as failure:
+            self._give_up(_defect(failure))
+            raise
+        finally:
+            self.connection = None
+            connection.release()
+
+    def _log_on(self, server: Server) -> BlockingConnection:
+        options, protocol = self._options, self._protocol
+        connection = BlockingConnection(
+            protocol, server.uri, self._guard, options.timeout, options.ssl_context
+        )
+        self._opening = connection
+        try:
+            self.server = server.uri
+            self._report(ConnectionState.CONNECTED, server.uri)
+            dialogue = LogonDialogue(
+                protocol,
+                options.name,
+                server.uri,
+                server.authenticator or options.authenticator,
+                options.logon_options,
+            )
+            while dialogue.answer is None:
+                dialogue.prepare()
+                with self._guard.first_turn():
+                    request = dialogue.ask()
+                connection.pump(lambda: request.done, options.timeout, "the answer to logon")  # noqa: B023 - called at once
+                dialogue.take_answer(request)
+            self._report(ConnectionState.LOGGED_ON, server.uri)
+            with self._guard.first_turn():
+                protocol.logged_on(dialogue.answer)
+        except BaseException as error:
+            with self._guard.first_turn():
+                failure = error if isinstance(error, ClientError) else NotConnectedError("closed")
+                connection.end(None if self._stopped.is_set() else failure)
+            connection.release()
+            raise
+        finally:
+            self._opening = None
+        return connection
+
+    def _report(
+        self, state: ConnectionState, server: ServerUri | None, error: ClientError | None = None
+    ) -> None:
+        if not self._stopped.is_set():
+            self.tell(state, server, error)
+
+    def _give_up(self, error: GaveUpError) -> None:
+        with self._guard.first_turn():
+            self._protocol.give_up(error)
+            self._guard.wake()
+
+    def _abandon(self) -> None:
+        """Close the sockets in a forked child process; the session stays with the parent."""
+        self._stopped.set()
+        for connection in (self.connection, self._opening):
+            if connection is not None:
+                connection.abandon()
+        self.connection = None
+        self._protocol.give_up(
+            NotConnectedError("the client belongs to the process that forked this one")
+        )
+
+
+def _defect(failure: Exception) -> GaveUpError:
+    error = GaveUpError(f"the client's thread has failed: {failure!r}")
+    error.__cause__ = failure
+    return error

@@ -1,0 +1,291 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Consecutive frames, split off the stream and encoded again, without an object for each.
+
+Most publishers repeat one header, or one but for a sequence number. Once it is known, each of its
+frames is found by comparing the stream with it. A run of them is the chunk read and the places of
+bodies in it: that is enough to frame them for a subscriber, each byte of a body copied once, and to
+read fields of them. Bodies become objects only on access.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp
+
+from server.util.prefetch cimport fetch
+from server.util.decimals cimport count_decimals, put_decimals
+from amperage.wire.append cimport put, put_length
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    LENGTH = 4           # bytes of a frame's length
+    LENGTH_KEY = 5       # ,"l":
+    SUB_IDS_KEY = 9      # ,"sids":"
+    SUB_IDS_END = 2      # "}
+    MOST_DIGITS = 18     # numbered.MOST_DIGITS
+    LEAST_ROOM = 8
+
+
+cdef class Table:
+    """Places in a chunk; their addresses are stable once no more are added."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.places)
+
+    cdef int add(self, Py_ssize_t start, Py_ssize_t size) except -1:
+        cdef Place *larger
+        cdef Py_ssize_t room
+        if self.count == self.room:
+            room = max(LEAST_ROOM, 2 * self.room)
+            larger = <Place *> PyMem_Realloc(self.places, room * sizeof(Place))
+            if larger == NULL:
+                raise MemoryError
+            self.places, self.room = larger, room
+        self.places[self.count].start = start
+        self.places[self.count].size = size
+        self.count += 1
+        return 0
+
+
+cdef class Places:
+    """See places.pyi."""
+
+    def __len__(self):
+        return self.size
+
+    def __iter__(self):
+        return iter(self.all())
+
+    def __getitem__(self, which):
+        cdef Py_ssize_t number
+        if isinstance(which, slice):
+            start, stop, step = which.indices(self.size)
+            return self._part(start, stop) if step == 1 else self.all()[which]
+        number = which
+        if number < 0:
+            number += self.size
+        if not 0 <= number < self.size:
+            raise IndexError(f"there are {self.size} pieces, and none with the number {which}")
+        return self._make(number)
+
+    def all(self):
+        cdef Py_ssize_t number
+        if self._made is None:
+            self._made = [self._make(number) for number in range(self.size)]
+        return self._made
+
+    def index(self, value, *bounds):
+        return self.all().index(value, *bounds)
+
+    def count(self, value):
+        return self.all().count(value)
+
+    cdef bytes _make(self, Py_ssize_t number):
+        cdef Place *place = &self.first[number]
+        if self._made is not None:
+            return self._made[number]
+        return PyBytes_FromStringAndSize(
+            PyBytes_AS_STRING(self.chunk) + place.start, place.size
+        )
+
+    cdef Places _part(self, Py_ssize_t start, Py_ssize_t stop):
+        cdef Places part
+        if start == 0 and stop == self.size:
+            return self
+        part = places_of(self.chunk, self.table)
+        part.first = self.first + start
+        part.size = max(stop - start, 0)
+        if self._made is not None:
+            part._made = self._made[start:stop]
+        return part
+
+
+cdef Places places_of(bytes chunk, Table table):
+    cdef Places places = Places.__new__(Places)
+    places.chunk, places.table = chunk, table
+    places.first, places.size = table.places, table.count
+    return places
+
+
+NOTHING = places_of(b"", Table())
+
+
+def cut_run(bytes chunk not None, Py_ssize_t start, bytes left not None, bytes right, Py_ssize_t limit):
+    cdef const char *base = PyBytes_AS_STRING(chunk)
+    cdef const char *at = base + start
+    cdef const char *end = base + PyBytes_GET_SIZE(chunk)
+    cdef const char *header
+    cdef const char *number
+    cdef const char *body
+    cdef const char *next_one
+    cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), length
+    cdef Py_ssize_t right_size = 0 if right is None else PyBytes_GET_SIZE(right)
+    cdef const char *behind = NULL if right is None else PyBytes_AS_STRING(right)
+    cdef Table bodies, numbers
+    if end - at < LENGTH + left_size or memcmp(at + LENGTH, PyBytes_AS_STRING(left), left_size):
+        return NOTHING, NOTHING, start  # the usual result if consecutive headers differ
+    bodies, numbers = Table(), Table()
+    while end - at >= LENGTH:
+        length = length_at(<const uint8_t *> at)
+        header = at + LENGTH
+        if length > limit or length > end - header or length < left_size + right_size:
+            break
+        if memcmp(header, PyBytes_AS_STRING(left), left_size):
+            break
+        next_one = header + length
+        body = header + left_size
+        if behind != NULL:
+            number = body
+            body = end_of_number(number, next_one)
+            if body == NULL or next_one - body < right_size or memcmp(body, behind, right_size):
+                break
+            numbers.add(number - base, body - number)
+            body += right_size
+        bodies.add(body - base, next_one - body)
+        at = next_one
+    return places_of(chunk, bodies), places_of(chunk, numbers), at - base
+
+
+cdef inline Py_ssize_t length_at(const uint8_t *at) noexcept nogil:
+    return <Py_ssize_t> at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]
+
+
+cdef inline const char *end_of_number(const char *at, const char *end) noexcept nogil:
+    """Return the end of a number without leading zeros; NULL if none, or if too long."""
+    cdef const char *start = at
+    if at == end or at[0] == c'0':
+        return NULL
+    while at < end and c'0' <= at[0] <= c'9':
+        at += 1
+    return at if 0 < at - start <= MOST_DIGITS else NULL
+
+
+cdef struct Around:
+    const char *left
+    Py_ssize_t left_size
+    const char *right
+    Py_ssize_t right_size
+    Py_ssize_t last      # size of the previous body, -1 if there is none
+    uint8_t *head        # the bytes before that body
+    Py_ssize_t head_size
+
+
+cdef inline Py_ssize_t frame_size(const Around *around, Py_ssize_t size) noexcept nogil:
+    return LENGTH + around.left_size + LENGTH_KEY + count_decimals(size) + around.right_size + size
+
+
+cdef inline uint8_t *put_frame(
+    uint8_t *to, Around *around, const char *body, Py_ssize_t size
+) noexcept nogil:
+    """Write a message; bodies of equal size have equal heads, so the previous one is copied."""
+    cdef uint8_t *head = to
+    if size == around.last:
+        to = put(to, around.head, around.head_size)
+    else:
+        to = put_length(to, frame_size(around, size) - LENGTH)
+        to = put(put(to, around.left, around.left_size), b',"l":', LENGTH_KEY)
+        to = put(put_decimals(to, size), around.right, around.right_size)
+        around.last, around.head_size = size, to - head
+    around.head = head
+    return put(to, body, size)
+
+
+def framed(bodies, bytes left not None, bytes right not None):
+    cdef Around around
+    cdef bytes body
+    cdef bytes made
+    around.left, around.left_size = PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)
+    around.right, around.right_size = PyBytes_AS_STRING(right), PyBytes_GET_SIZE(right)
+    around.last, around.head, around.head_size = -1, NULL, 0
+    if type(bodies) is Places:
+        return framed_places(<Places> bodies, &around)
+    if len(bodies) == 1:  # single messages, which are frequent
+        body = bodies[0]
+        made = PyBytes_FromStringAndSize(NULL, frame_size(&around, PyBytes_GET_SIZE(body)))
+        put_frame(
+            <uint8_t *> PyBytes_AS_STRING(made),
+            &around,
+            PyBytes_AS_STRING(body),
+            PyBytes_GET_SIZE(body),
+        )
+        return made
+    return framed_objects(bodies if type(bodies) is list else list(bodies), &around)
+
+
+def framed_for(str sub_id not None, bytes body not None, bytes left not None, bytes keys not None):
+    return framed_for_one(sub_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), left, keys)
+
+
+def framed_for_each(list sub_ids not None, bodies, bytes left not None, bytes keys not None):
+    cdef Py_ssize_t number
+    cdef list frames = []
+    cdef Places places = <Places> bodies if type(bodies) is Places else None
+    cdef bytes body
+    for sub_id in sub_ids:
+        fetch(<void *> sub_id)
+    for number, sub_id in enumerate(sub_ids):
+        if sub_id is None:
+            frames.append(None)
+        elif places is not None:
+            frames.append(
+                framed_for_one(
+                    sub_id,
+                    PyBytes_AS_STRING(places.chunk) + places.first[number].start,
+                    places.first[number].size,
+                    left,
+                    keys,
+                )
+            )
+        else:
+            body = bodies[number]
+            frames.append(
+                framed_for_one(sub_id, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), left, keys)
+            )
+    return frames
+
+
+cdef bytes framed_for_one(str sub_id, const char *body, Py_ssize_t size, bytes left, bytes keys):
+    cdef Py_ssize_t id_size
+    cdef const char *identity = PyUnicode_AsUTF8AndSize(sub_id, &id_size)
+    cdef Py_ssize_t length = (
+        PyBytes_GET_SIZE(left) + LENGTH_KEY + count_decimals(size) + PyBytes_GET_SIZE(keys)
+        + SUB_IDS_KEY + id_size + SUB_IDS_END + size
+    )
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, LENGTH + length)
+    cdef uint8_t *to = put_length(<uint8_t *> PyBytes_AS_STRING(made), length)
+    to = put(put(to, PyBytes_AS_STRING(left), PyBytes_GET_SIZE(left)), b',"l":', LENGTH_KEY)
+    to = put(put_decimals(to, size), PyBytes_AS_STRING(keys), PyBytes_GET_SIZE(keys))
+    to = put(put(to, b',"sids":"', SUB_IDS_KEY), identity, id_size)
+    put(put(to, b'"}', SUB_IDS_END), body, size)
+    return made
+
+
+cdef bytes framed_places(Places bodies, Around *around):
+    cdef Py_ssize_t number, total = 0
+    cdef const char *base = PyBytes_AS_STRING(bodies.chunk)
+    cdef Place *place
+    cdef bytes made
+    cdef uint8_t *to
+    for number in range(bodies.size):
+        total += frame_size(around, bodies.first[number].size)
+    made = PyBytes_FromStringAndSize(NULL, total)
+    to = <uint8_t *> PyBytes_AS_STRING(made)
+    for number in range(bodies.size):
+        place = &bodies.first[number]
+        to = put_frame(to, around, base + place.start, place.size)
+    return made
+
+
+cdef bytes framed_objects(list bodies, Around *around):
+    cdef Py_ssize_t total = 0
+    cdef bytes body, made
+    cdef uint8_t *to
+    for body in bodies:
+        total += frame_size(around, PyBytes_GET_SIZE(body))
+    made = PyBytes_FromStringAndSize(NULL, total)
+    to = <uint8_t *> PyBytes_AS_STRING(made)
+    for body in bodies:
+        to = put_frame(to, around, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+    return made

@@ -1,0 +1,364 @@
+"""One link: the topics that a source sends to a destination, checked against the receiving
+instance.
+
+Each check is a function that is named as in ExcludeValidation. It takes one Topic of the
+Destination, and reports each requirement of that Topic that the instance at the other end does
+not meet. `queue` and `queue_underlying` cannot be excluded.
+
+Source: AMPS User Guide, Replication Configuration Validation, Configuration for Queue Replication.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from config_schema.problems import Location, Problem, Severity
+from config_schema.regex import matches
+from config_schema.selection import Part
+from config_schema.topology.description import (
+    Destination,
+    InstanceDescription,
+    SowTopic,
+)
+from config_schema.topology.findings import Finding
+from config_schema.topology.link import Link, Sent
+from config_schema.topology.routes import meets
+from config_schema.units import quoted
+
+_MOST_NAMED: Final = 3
+"""Of many topics with the same finding, these are named and the others counted."""
+
+
+def check_link(
+    source: InstanceDescription,
+    destination: Destination,
+    downstream: InstanceDescription,
+    back: Sequence[Destination] | None = None,
+) -> list[Finding]:
+    """Validate the replication of an instance against the receiving instance.
+
+    Args:
+        source: the instance that sends.
+        destination: its Destination.
+        downstream: the instance that the Destination leads to.
+        back: its destinations that lead to the source. By default those for the Group of the
+            source: any instance of a group may be the one connected.
+
+    Returns:
+        The findings, in the order of the Destination's topics.
+    """
+    if back is None:
+        back = [one for one in downstream.destinations if one.is_for(source)]
+    link = Link(source, downstream, back)
+    found: list[Finding] = []
+    for topic in destination.topics:
+        sent = Sent(link, topic)
+        for name, check in _CHECKS.items():
+            if name in _MANDATORY or name not in topic.excluded:
+                found += check(sent)
+    return found
+
+
+def refusal(destination: Destination, downstream: InstanceDescription) -> Finding | None:
+    """Report that an instance is not the one that a Destination is for: its Group differs."""
+    if destination.is_for(downstream):
+        return None
+    message = (
+        f"leads to {_instance(downstream)}, whose Group is {quoted(downstream.group)}: "
+        f"expected {quoted(destination.group)}, and connections to any other are refused"
+    )
+    hint = f"set the Group of this Destination to {downstream.group}, or that of the instance to "
+    problem = Problem(
+        destination.location,
+        Severity.ERROR,
+        "Destination/Group",
+        message,
+        hint + destination.group,
+    )
+    return Finding("group", problem, downstream.location)
+
+
+def _nothing_back(sent: Sent, subject: str) -> Finding:
+    """Report that no Destination leads back from the receiving instance."""
+    source, there = sent.link.source, sent.link.downstream
+    wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
+    if wrong is None:
+        at, but = there.location, ""
+        hint = f"add one there, with the Group {source.group}"
+    else:
+        at = wrong.location
+        but = f" ({quoted(wrong.name)} at {at} is for the Group {quoted(wrong.group)})"
+        hint = f"set its Group to {source.group}"
+    message = (
+        f"{subject}, which has no Destination that leads back to {quoted(source.name)}{but}: "
+        "what is published there does not come here"
+    )
+    return _finding(sent, "replicate", at, message, hint)
+
+
+def _seems_meant(destination: Destination, instance: InstanceDescription) -> bool:
+    """Return true if a destination would lead to an instance, if that had its Group."""
+    at = instance.listens
+    return destination.name == instance.name or (
+        at is not None and any(meets(address, at) for address in destination.addresses)
+    )
+
+
+def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -> Finding:
+    mandatory = check in _MANDATORY
+    advice = f"{hint}; {check} cannot be excluded" if mandatory else hint
+    problem = Problem(
+        sent.topic.location,
+        Severity.ERROR,
+        "Destination/Topic",
+        f"{check}: {message}",
+        advice if mandatory else f"{hint}, or exclude {check} here",
+    )
+    return Finding(check, problem, other)
+
+
+def _txlog(sent: Sent) -> Iterator[Finding]:
+    there = sent.link.downstream
+    lacking = [part for part in sent.recorded if not sent.link.logged_there.has(part)]
+    if not lacking:
+        return
+    log = there.log_location
+    where = "has no transaction log" if log is None else f"does not record {_them(lacking)} ({log})"
+    yield _finding(
+        sent,
+        "txlog",
+        log or there.location,
+        f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}, which {where}",
+        f"add {_them(lacking)} to the TransactionLog there",
+    )
+
+
+def _replicate(sent: Sent) -> Iterator[Finding]:
+    back = sent.link.back
+    there = sent.link.downstream
+    sources = [*sent.recorded, *((queue.selection,) for queue in sent.queues)]
+    lacking = list(dict.fromkeys(part for part in sources if not sent.link.returned.has(part)))
+    if not lacking:
+        return
+    subject = f"{_parts(lacking)} {_is(lacking)} replicated to {_instance(there)}"
+    if not back:
+        yield _nothing_back(sent, subject)
+        return
+    yield _finding(
+        sent,
+        "replicate",
+        back[0].location,
+        f"{subject}, and not replicated back by its Destination {quoted(back[0].name)} "
+        f"({back[0].location})",
+        f"add {_them(lacking)} to that Destination as a Topic",
+    )
+
+
+def _sow(sent: Sent) -> Iterator[Finding]:
+    for topic in sent.records:
+        if sent.link.records_there(topic) is not None:
+            continue
+        there = sent.link.stored_there(topic)
+        instance = sent.link.downstream
+        what = (
+            f"{_instance(instance)} keeps no records of it"
+            if there is None
+            else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
+        )
+        yield _finding(
+            sent,
+            "sow",
+            instance.location if there is None else there.location,
+            f"{_topic(topic)} is a Topic of SOW here ({topic.location}), and {what}",
+            "define it as a Topic in SOW there too",
+        )
+
+
+def _keys(sent: Sent) -> Iterator[Finding]:
+    for topic in sent.records:
+        there = sent.link.records_there(topic)
+        if there is not None and there.identity != topic.identity:
+            yield _finding(
+                sent,
+                "keys",
+                there.location,
+                f"records of {_topic(topic)} have {_identity(topic)} here ({topic.location}), "
+                f"and {_identity(there)} in {quoted(sent.link.downstream.name)} "
+                f"({there.location}): one message would be different records",
+                "give both the same, in the same order",
+            )
+
+
+def _cascade(sent: Sent) -> Iterator[Finding]:
+    instance = sent.link.downstream
+    for destination, topic in sent.onward():
+        waived = sorted(topic.excluded - sent.topic.excluded)
+        if waived:
+            yield _finding(
+                sent,
+                "cascade",
+                topic.location,
+                f"{quoted(sent.topic.selection.name)} is replicated to {_instance(instance)} with "
+                f"the validation {', '.join(waived)}, which that instance excludes where it "
+                f"replicates it to {quoted(destination.name)} ({topic.location})",
+                f"take {', '.join(waived)} from the ExcludeValidation there",
+            )
+
+
+def _replicate_filter(sent: Sent) -> Iterator[Finding]:
+    wanted = sent.topic.filter
+    if wanted is None:
+        return
+    for destination, topic in sent.onward():
+        if destination in sent.link.back and topic.filter != wanted:
+            has = "no Filter" if topic.filter is None else f"the Filter {quoted(topic.filter)}"
+            yield _finding(
+                sent,
+                "replicate_filter",
+                topic.location,
+                f"{quoted(sent.topic.selection.name)} is replicated to "
+                f"{_instance(sent.link.downstream)} with the Filter {quoted(wanted)}, "
+                f"and comes back with {has} ({topic.location})",
+                "use the same Filter there",
+            )
+
+
+def _queue(sent: Sent) -> Iterator[Finding]:
+    instance = sent.link.downstream
+    for queue in sent.queues:
+        there = sent.link.stored_there(queue)
+        if there is not None and there.kind == queue.kind:
+            continue
+        what = (
+            f"{_instance(instance)} has no queue of this name"
+            if there is None
+            else f"a {there.kind} in {quoted(instance.name)} ({there.location})"
+        )
+        yield _finding(
+            sent,
+            "queue",
+            instance.location if there is None else there.location,
+            f"{_topic(queue)} is a {queue.kind} here ({queue.location}), and {what}",
+            f"define it as a {queue.kind} there too, or replicate the underlying topic alone",
+        )
+
+
+def _queue_underlying(sent: Sent) -> Iterator[Finding]:
+    for queue in sent.queues:
+        there = sent.link.stored_there(queue)
+        if there is None or there.kind != queue.kind:
+            continue  # the check before reports this
+        differing = [
+            f"{element} {_value(mine)} here and {_value(theirs)} there"
+            for element, mine, theirs in _definitions(queue, there)
+            if mine != theirs
+        ]
+        if differing:
+            yield _finding(
+                sent,
+                "queue_underlying",
+                there.location,
+                f"the {queue.kind} {_topic(queue)} has {', '.join(differing)} "
+                f"({queue.location}, {there.location}): it would have different messages",
+                "define it alike on both sides",
+            )
+
+
+def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | None, str | None]]:
+    """Return the values that must be equal for two queues to be one."""
+    yield "the UnderlyingTopic", queue.underlying_topic, there.underlying_topic
+    yield "the Filter", queue.filter, there.filter
+    if queue.domain == there.domain:  # else they are two queues of one name
+        yield "the InitialOwner", queue.initial_owner, there.initial_owner
+
+
+def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
+    source = sent.link.source
+    group = source.group
+    instance = sent.link.downstream
+    for destination, replicated in sent.link.onward:
+        if _leads_straight_back(destination, sent.link):
+            continue
+        if any(matches(pattern, group) for pattern in destination.pass_through):
+            continue
+        taken = [queue for queue in sent.queues if replicated.has((queue.selection,))]
+        if taken:
+            yield _finding(
+                sent,
+                "queue_passthrough",
+                destination.location,
+                f"{_parts([(queue.selection,) for queue in taken])} "
+                f"{'is a queue' if len(taken) == 1 else 'are queues'} that "
+                f"{_instance(instance)} replicates to {quoted(destination.name)} without passing "
+                f"through what comes from the group {quoted(group)} ({destination.location})",
+                f"add <PassThrough>{group}</PassThrough> to that Destination",
+            )
+
+
+def _leads_straight_back(destination: Destination, link: Link) -> bool:
+    """Return whether a destination of the other end leads to the source, and nowhere else.
+
+    Of instances of one group, any may be meant by a destination of that group. It is the source if
+    it is called so, or if it is the only one of the group and has the address of the source.
+    """
+    source = link.source
+    if not destination.is_for(source):
+        return False
+    if source.group != link.downstream.group or destination.name == source.name:
+        return True
+    at = source.listens
+    return (
+        len(link.back) == 1
+        and len(destination.addresses) == 1
+        and at is not None
+        and meets(destination.addresses[0], at)
+    )
+
+
+_CHECKS: Final[dict[str, Callable[[Sent], Iterable[Finding]]]] = {
+    "txlog": _txlog,
+    "replicate": _replicate,
+    "sow": _sow,
+    "cascade": _cascade,
+    "queue": _queue,
+    "keys": _keys,
+    "replicate_filter": _replicate_filter,
+    "queue_passthrough": _queue_passthrough,
+    "queue_underlying": _queue_underlying,
+}
+_MANDATORY: Final = ("queue", "queue_underlying")
+
+
+def _instance(instance: InstanceDescription) -> str:
+    return f"{quoted(instance.name)} ({instance.location})"
+
+
+def _topic(topic: SowTopic) -> str:
+    return f"{quoted(topic.name)} of type {quoted(topic.message_type)}"
+
+
+def _identity(topic: SowTopic) -> str:
+    parts = (f"the {element} {value}" for element, value in topic.identity)
+    return " and ".join(parts) or "no Key"
+
+
+def _value(text: str | None) -> str:
+    return "(none)" if text is None else quoted(text)
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    """Name topics in a finding: 'a' and 2 more topics of type 'json'."""
+    names = [" with ".join(quoted(one.name) for one in part) for part in parts]
+    message_type = quoted(parts[0][0].message_type)
+    more = len(names) - _MOST_NAMED
+    listed = ", ".join(names[:_MOST_NAMED])
+    if more > 0:
+        listed += f" and {more} other{'s' if more > 1 else ''}"
+    return f"{listed} of type {message_type}"
+
+
+def _them(parts: Sequence[Part]) -> str:
+    return "it" if len(parts) == 1 else "them"
+
+
+def _is(parts: Sequence[Part]) -> str:
+    return "is" if len(parts) == 1 else "are"

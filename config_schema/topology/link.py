@@ -1,0 +1,176 @@
+"""A link as the checks see it: the topics sent over it, and their treatment at the other end.
+
+A configuration may have thousands of topics, and a destination one Topic for each, so lookups per
+topic are by name.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from config_schema.regex import matches
+from config_schema.selection import Coverage, Part, Selection
+from config_schema.topology.description import (
+    Destination,
+    InstanceDescription,
+    ReplicatedTopic,
+    SowTopic,
+)
+
+Onward: TypeAlias = tuple[Destination, ReplicatedTopic]
+
+
+class Link:
+    """A source and the instance at the other end, with the lookup tables of the topics.
+
+    Args:
+        source: the instance that sends.
+        downstream: the instance that receives.
+        back: the destinations of `downstream` that lead to `source`.
+    """
+
+    def __init__(
+        self,
+        source: InstanceDescription,
+        downstream: InstanceDescription,
+        back: Sequence[Destination],
+    ) -> None:
+        self.source = source
+        self.downstream = downstream
+        self.back = back
+
+    @cached_property
+    def logged(self) -> Coverage:
+        """The topics that the source records."""
+        return Coverage(topic.selection for topic in self.source.logged)
+
+    @cached_property
+    def logged_there(self) -> Coverage:
+        """The topics that the other end records."""
+        return Coverage(topic.selection for topic in self.downstream.logged)
+
+    @cached_property
+    def returned(self) -> Coverage:
+        """The topics that the other end sends back."""
+        return Coverage(topic.selection for one in self.back for topic in one.topics)
+
+    @cached_property
+    def records(self) -> dict[Selection, SowTopic]:
+        """The topics of the source that have records, and messages that can be replicated."""
+        return {
+            one.selection: one
+            for one in self.source.stored
+            if one.kind == "Topic" and self.logged.has((one.selection,))
+        }
+
+    @cached_property
+    def queues(self) -> dict[Selection, SowTopic]:
+        """The queues of the source that can be shared."""
+        return {one.selection: one for one in self.source.stored if one.is_shared_queue}
+
+    @cached_property
+    def onward(self) -> list[tuple[Destination, Coverage]]:
+        """The destinations of the other end, each with its topics."""
+        return [
+            (one, Coverage(topic.selection for topic in one.topics))
+            for one in self.downstream.destinations
+        ]
+
+    @cached_property
+    def onward_by_name(self) -> dict[Selection, list[Onward]]:
+        """The onward Topics that name one topic each."""
+        found: dict[Selection, list[Onward]] = {}
+        for destination in self.downstream.destinations:
+            for topic in destination.topics:
+                if not topic.selection.is_expression:
+                    found.setdefault(topic.selection, []).append((destination, topic))
+        return found
+
+    @cached_property
+    def onward_by_expression(self) -> list[Onward]:
+        """The onward Topics that are expressions."""
+        return [
+            (destination, topic)
+            for destination in self.downstream.destinations
+            for topic in destination.topics
+            if topic.selection.is_expression
+        ]
+
+    def stored_there(self, topic: SowTopic) -> SowTopic | None:
+        """Return the definition at the other end with the topic's name."""
+        return self._stored_there.get(topic.selection)
+
+    def records_there(self, topic: SowTopic) -> SowTopic | None:
+        """Return the Topic at the other end that stores the records of one of the source."""
+        there = self.stored_there(topic)
+        if there is not None:
+            alike = there.kind == "Topic" and there.pattern == topic.pattern
+            return there if alike else None
+        if topic.pattern is not None:
+            return None
+        covering = (
+            one
+            for one in self._patterns_there
+            if one.message_type == topic.message_type and matches(one.pattern or "", topic.name)
+        )
+        return next(covering, None)
+
+    @cached_property
+    def _stored_there(self) -> dict[Selection, SowTopic]:
+        return {one.selection: one for one in self.downstream.stored}
+
+    @cached_property
+    def _patterns_there(self) -> tuple[SowTopic, ...]:
+        return tuple(one for one in self.downstream.stored if one.pattern is not None)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A Topic of a Destination: the topics of the source that it sends."""
+
+    link: Link
+    topic: ReplicatedTopic
+
+    @cached_property
+    def recorded(self) -> tuple[Part, ...]:
+        """The recorded topics that are sent; of queues, the log has only the underlying topics."""
+        queue = self.link.queues.get(self.topic.selection)
+        if queue is not None and queue.underlying_topic != queue.name:
+            return ()
+        return tuple(self.link.logged.parts(self.topic.selection))
+
+    @cached_property
+    def records(self) -> tuple[SowTopic, ...]:
+        """The topics with records whose messages are sent."""
+        return self._chosen(self.link.records)
+
+    @cached_property
+    def queues(self) -> tuple[SowTopic, ...]:
+        """The queues that are shared with the other end."""
+        return self._chosen(self.link.queues)
+
+    def onward(self) -> Iterator[Onward]:
+        """Return the Topics by which the other end replicates a part of this onward."""
+        selection = self.topic.selection
+        if not selection.is_expression:
+            yield from self.link.onward_by_name.get(selection, ())
+        else:
+            for name, onward in self.link.onward_by_name.items():
+                is_sent = self.link.logged.has((name,)) or name in self.link.queues
+                if is_sent and selection.includes(name):
+                    yield from onward
+        for destination, topic in self.link.onward_by_expression:
+            if self._overlaps(topic.selection):
+                yield destination, topic
+
+    def _overlaps(self, other: Selection) -> bool:
+        return any(all(map(other.overlaps, part)) for part in self.recorded) or any(
+            other.includes(queue.selection) for queue in self.queues
+        )
+
+    def _chosen(self, topics: dict[Selection, SowTopic]) -> tuple[SowTopic, ...]:
+        selection = self.topic.selection
+        if not selection.is_expression:
+            return (topics[selection],) if selection in topics else ()
+        return tuple(topic for name, topic in topics.items() if selection.includes(name))

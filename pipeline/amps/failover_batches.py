@@ -1,0 +1,83 @@
+"""Plans micro-batches of a stream that may resume at another server.
+
+The logs of several servers have different places, and may have another order. So the driver reads
+the messages of a micro-batch (`follower.py`), and the offset identifies all of them (`offsets.py`).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from amperage.client import Message
+from pipeline.amps.limits import Limits
+from pipeline.amps.log_follower import Follower
+from pipeline.amps.log_measure import Measure
+from pipeline.amps.offsets import BatchPlan, Offset, bookmark_of, end_of, ranges_of
+from pipeline.amps.options import AmpsOptions
+
+_ROWS_KEPT: Final = 10_000
+_BYTES_KEPT: Final = 8 << 20
+"""Limits of the rows that may be sent to a task."""
+
+
+class Followed:
+    """Plans micro-batches by reading them.
+
+    Args:
+        options: servers, topic and filter.
+        command_options: the options field of the subscription.
+    """
+
+    def __init__(self, options: AmpsOptions, command_options: str) -> None:
+        self._options = options
+        self._follower = Follower(options, command_options)
+        self._seen: tuple[str, list[Message]] | None = None
+        self._behind: Measure | None = None
+        self._is_measured = True
+
+    def stop_at_end(self) -> None:
+        """See `Ahead.stop_at_end`."""
+        self._follower.stop_at_end()
+
+    def close(self) -> None:
+        """See `Ahead.close`."""
+        self._follower.close()
+
+    def latest(self, start: Offset, limits: Limits) -> Offset:
+        """See `Ahead.latest`."""
+        plan = BatchPlan(has_digests=True)
+        seen: list[Message] = []
+        size = 0
+        follower = self._follower
+        for messages in follower.take(bookmark_of(start), limits.rows, end_of(start)):
+            plan.add([message.bookmark or "" for message in messages])
+            size += sum(len(message.body) for message in messages)
+            if plan.rows <= _ROWS_KEPT:
+                seen += messages
+            if limits.size is not None and size >= limits.size:
+                break
+        if not plan.rows:
+            if self._behind is not None and follower.is_at_end:
+                self._behind = self._behind.passed()
+            return start
+        self._is_measured = False
+        end = plan.offset(self._options.partitions)
+        if follower.end is not None:
+            end["read"] = list(follower.end)
+        is_kept = len(seen) == plan.rows and size <= _BYTES_KEPT
+        self._seen = (bookmark_of(end), seen) if is_kept else None
+        return end
+
+    def behind(self) -> Measure | None:
+        """See `Ahead.behind`; counted by the server that the messages come from."""
+        if not self._is_measured:
+            self._behind, self._is_measured = self._follower.behind(), True
+        return self._behind
+
+    def messages(self, end: Offset) -> list[list[Message]] | None:
+        """See `Ahead.messages`."""
+        if self._seen is None or self._seen[0] != bookmark_of(end):
+            return None
+        left = iter(self._seen[1])
+        return [list(islice(left, one.rows)) for one in ranges_of(end)]

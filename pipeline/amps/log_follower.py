@@ -1,0 +1,213 @@
+"""Follows the transaction log on the driver, to plan the next micro-batch.
+
+One bookmark subscription stays open as long as the stream runs. Getting the latest offset takes the
+messages that have arrived, at no more cost than reading a socket. The server sends no faster than
+the driver reads.
+
+At another server a stream resumes after the last messages that it has read, if they are contiguous
+there, in any order. That is checked first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from amperage.client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
+from amperage.client.block_client import BlockClient
+from pipeline.amps.connection import AWAY, explained, require_log, session
+from pipeline.amps.log_measure import Measure, measure
+from pipeline.amps.offsets import End, LastRead, digest_of
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.replay import replayed
+from pipeline.errors import PipelineError
+
+_PAUSE: Final = 0.2
+"""Seconds between two attempts to reach an unavailable server."""
+_COMPARED: Final = 1000
+"""Messages (up to twice as many) that must be contiguous at another server."""
+_WAIT: Final = 1.0
+"""Seconds to wait for a replay in progress, before Spark is told that there is nothing yet."""
+
+
+class Follower:
+    """A position in the transaction log that advances.
+
+    Args:
+        options: server, topic and filter.
+        command_options: the options field of the subscription.
+    """
+
+    def __init__(self, options: AmpsOptions, command_options: str | None) -> None:
+        self._options = options
+        self._command_options = command_options
+        self._ends = False
+        self._open = ExitStack()
+        self._client: BlockClient | None = None
+        self._asking: Client | None = None
+        self._stream: MessageStream | None = None
+        self._place: str | None = None
+        self._left: list[Message] = []
+        self._read_last = LastRead(_COMPARED)
+        self._is_complete = False
+        self._away_since: float | None = None
+
+    def stop_at_end(self) -> None:
+        """Stop at the end that the log has at the next subscription."""
+        self.close()
+        self._ends = True
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._client = self._asking = self._stream = self._place = None
+        self._left = []
+        self._open.close()
+
+    @property
+    def end(self) -> End | None:
+        """The end of the messages read, if the stream may resume at another server."""
+        return None if len(self._options.servers) == 1 else self._read_last.end
+
+    @property
+    def is_at_end(self) -> bool:
+        """True if all messages sent by the server have been taken, and it had no more."""
+        return self._stream is not None and self._is_complete and not self._left
+
+    def behind(self) -> Measure | None:
+        """Return the amount that the server has after the messages taken; None if it is unknown.
+
+        The request uses a connection of its own: on the other one the answer would arrive after all
+        messages that have not been taken.
+        """
+        if self._client is None or self._client.server is None:
+            return None
+        try:
+            if self._asking is None:
+                there = replace(self._options, servers=(self._client.server,))
+                self._asking = self._open.enter_context(session(there, "ask"))
+            return measure(
+                self._asking,
+                self._options,
+                f"({self._place}:{NOW}]",
+                command_options=self._command_options or "",
+                is_filtered=False,
+            )
+        except ClientError:
+            self._asking = None
+            return None
+
+    def take(
+        self, place: str, most: int | None, read: End | None = None
+    ) -> Iterator[list[Message]]:
+        """Yield the messages that have arrived after a bookmark.
+
+        Args:
+            place: the bookmark.
+            most: the maximum number of messages; None for all.
+            read: the end of the messages read up to there, if known.
+
+        Returns:
+            The messages; none while the server is unavailable, unless the log is read to its end.
+
+        Raises:
+            PipelineError: the server refuses, or has been unavailable for too long.
+        """
+        given = 0
+        while most is None or given < most:
+            try:
+                messages = self._next(place, None if most is None else most - given, read)
+                self._away_since = None
+            except AWAY as error:
+                self._lost(error)
+                if self._ends:
+                    continue
+                return
+            except ClientError as error:
+                raise explained(self._options, error, place) from None
+            if not messages:
+                return
+            given += len(messages)
+            place = self._place = messages[-1].bookmark or place
+            if len(self._options.servers) > 1:
+                self._read_last.add([message.bookmark or "" for message in messages])
+            read = self.end
+            yield messages
+
+    def _next(self, place: str, most: int | None, read: End | None) -> list[Message]:
+        if self._stream is None or self._place != place:
+            self._stream = self._subscribe(place, read)
+        while not self._left:
+            try:
+                arrived = self._stream.batch(0.0 if self._is_complete else _WAIT)
+            except TimedOutError:
+                if self._ends and not self._is_complete:
+                    continue
+                return []
+            self._left = [message for message in arrived if message.command != "ack"]
+            if len(self._left) < len(arrived):
+                self._is_complete = True
+        taken = self._left[:most]
+        self._left = self._left[len(taken) :]
+        return taken
+
+    def _subscribe(self, place: str, read: End | None) -> MessageStream:
+        self.close()
+        options = self._options
+        client = self._client = self._open.enter_context(session(options, "follow"))
+        require_log(client, options.read_topic)
+        self._read_last.begin(() if read is None else self._read_again(client, place, read))
+        self._place, self._is_complete = place, False
+        place = self._read_last.last or place
+        return client.subscribe(
+            options.read_topic,
+            filter=options.filter,
+            options=self._command_options,
+            bookmark=_up_to_now(place) if self._ends else place,
+            acks=("completed",),
+        )
+
+    def _read_again(self, client: Client, place: str, read: End) -> list[str]:
+        """Check that this server has the last messages read contiguously; return their bookmarks.
+
+        The last of them may be another one than at the previous server.
+
+        Raises:
+            PipelineError: it has not.
+            ClientError: the log cannot be read.
+        """
+        options = self._options
+        if not options.fail_on_data_loss:
+            return []
+        span = f"[{read.first}:{NOW}]"
+        replay = replayed(
+            client, options, span, command_options=self._command_options, top_n=read.rows
+        )
+        found = [message.bookmark or "" for messages in replay for message in messages]
+        if (len(found), digest_of(found)) != (read.rows, read.digest):
+            raise PipelineError(
+                f"server {options.server}: the instance that is there now does not have the last"
+                f" {read.rows} messages of {options.read_topic!r} that this stream has read up to"
+                f" {place} behind one another, but others between them: several publishers were"
+                " connected to different instances, or journal files have been removed; some"
+                " messages would be left out or read twice. Go on at the instance where they were"
+                " read (the first of the option server that can be reached is taken), or here, with"
+                " the option fail_on_data_loss=false"
+            )
+        return found
+
+    def _lost(self, error: ClientError) -> None:
+        """Close, and wait before the next attempt, or give up."""
+        self.close()
+        now = time.monotonic()
+        self._away_since = self._away_since or now
+        if now - self._away_since > self._options.timeout:
+            raise explained(self._options, error) from None
+        time.sleep(_PAUSE)
+
+
+def _up_to_now(place: str) -> str:
+    """Return the range from a place to the current end of the log: a time includes itself."""
+    return f"{'(' if '|' in place else '['}{place}:{NOW}]"

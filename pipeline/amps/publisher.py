@@ -1,0 +1,150 @@
+"""Publishes the rows of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from amperage.client import (
+    Backoff,
+    ClientError,
+    CommandError,
+    ConnectionEvent,
+    ConnectionLostError,
+    ConnectionState,
+    HAClient,
+    PublishStore,
+    ServerChooser,
+    StoredMessage,
+    TimedOutError,
+)
+from pipeline.amps.connection import blaming
+from pipeline.amps.options import AmpsOptions
+from pipeline.amps.resumption import ByContent, ByPosition, Published, Resumption
+from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
+from pipeline.bodies import Outgoing
+
+_UNACKNOWLEDGED: Final = 16 << 20
+"""Bytes that may be unacknowledged, to be sent again if the connection is lost."""
+
+
+class RowStore(PublishStore):
+    """Numbers rows, and keeps them until they are persisted.
+
+    The sequence number in the first logon acknowledgement shows how far an earlier attempt of the
+    task got; numbers begin after that. The one of later logons may come from another attempt that
+    runs at the same time. Then the numbers stay those of the rows, and the server drops duplicates.
+
+    Args:
+        before_first: the number before that of the task's first row.
+    """
+
+    def __init__(self, before_first: int) -> None:
+        super().__init__(_UNACKNOWLEDGED)
+        self._has_begun = False
+        super().logged_on(before_first, before_first)
+
+    def logged_on(self, sequence: int, _highest: int) -> None:
+        """See `PublishStore.logged_on`; messages that may be lost are sent again."""
+        if self._has_begun:
+            self.persisted(sequence)
+        else:
+            self._has_begun = True
+            super().logged_on(sequence, sequence)
+
+
+class Publisher(Sink):
+    """Publishes rows, and stays connected while the server restarts.
+
+    Args:
+        options: the server.
+        identity: the client name and sequence numbers.
+
+    Raises:
+        PipelineError: the server cannot be reached.
+    """
+
+    def __init__(self, options: AmpsOptions, identity: Identity) -> None:
+        super().__init__(options, identity)
+        store = RowStore(identity.before_first)
+        self._away: ClientError | None = None
+        """The reason for the current lack of a connection."""
+        with self._blaming():
+            self._client = HAClient(
+                ServerChooser(options.servers, "in_order"),
+                identity.name,
+                backoff=Backoff(longest=1.0, seconds=options.timeout),
+                publish_store=store,
+                on_refused=self._on_refused,
+                on_state=self._on_state,
+                timeout=options.timeout,
+                authenticator=options.login.authenticator(),
+                ssl_context=options.login.ssl_context(),
+                logon_options={"options": LOGON_OPTIONS},
+            )
+            self._client.connect()
+        self._already_sent = identity.already_sent(store.last_sequence)
+        self._resumption: Resumption | None = None
+
+    def send(self, outgoing: Outgoing) -> None:
+        """See `Sink.send`."""
+        with self._blaming():
+            if self._resumption is None:
+                self._resumption = self._resume(outgoing)
+            places = self._resumption.unsent(outgoing)
+            if not places:
+                return
+            bodies = [outgoing.bodies[place] for place in places]
+            headers = {
+                name: [values[place] for place in places]
+                for name, values in outgoing.headers.items()
+            }
+            topics = headers.pop("topic", None)
+            if topics is None:
+                topics = [self._options.topic or ""] * len(bodies)
+            self._check_topics(self._client, set(topics))
+            delta = self._options.command == "delta_publish"
+            self._client.publish_columns(topics, bodies, headers, delta=delta)
+
+    def finish(self) -> None:
+        """See `Sink.finish`."""
+        with self._blaming():
+            self._client.flush()
+
+    def close(self) -> None:
+        """See `Sink.close`."""
+        self._client.close()
+
+    def _resume(self, first: Outgoing) -> Resumption:
+        """Return the method to detect rows that an earlier attempt has published.
+
+        The log has whole messages instead of deltas, so that deltas cannot be compared.
+        """
+        options, count = self._options, self._already_sent
+        if not count or options.order != "checked" or options.command != "publish":
+            return ByPosition(count)
+        return ByContent(Published(options, self._identity, count, first.headers))
+
+    @contextmanager
+    def _blaming(self) -> Iterator[None]:
+        """Name the option in an error, and the cause: a timeout may be due to a lost connection."""
+        with blaming(self._options):
+            try:
+                yield
+            except TimedOutError as error:
+                if self._away is None:
+                    raise
+                raise ConnectionLostError(f"{self._away}; {error}") from None
+
+    def _on_state(self, event: ConnectionEvent) -> None:
+        if event.state is ConnectionState.DISCONNECTED:
+            self._away = event.error
+        elif event.state is ConnectionState.RECOVERED:
+            self._away = None
+
+    def _on_refused(self, message: StoredMessage, error: CommandError) -> None:
+        topic = str(msgspec.json.decode(message.header)["t"])
+        self._refused(topic, message.body, error)

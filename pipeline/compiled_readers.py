@@ -1,0 +1,216 @@
+"""Fields of bodies of the types fix, nvfix, msgpack and bson as Arrow columns, in compiled code.
+
+Compiled readers read values in the form that most publishers write: numbers, texts, booleans and
+times, and in msgpack and bson structs of these. Bodies with other forms are read again, value by
+value (`pipeline.fields`), and so are columns of other types: that code decides whether a value is
+valid, and reports the problem if it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, StructType
+
+from pipeline.arrow_fill import (
+    OBJECT,
+    FilledColumn,
+    Filler,
+    Wanted,
+    in_their_places,
+    plain_kind,
+)
+from pipeline.errors import UnfitError
+from pipeline.native.bson_columns import BsonColumnReader
+from pipeline.native.columns import ColumnReader
+from pipeline.native.fix_columns import FixColumnReader
+from pipeline.native.msgpack_columns import MsgpackColumnReader
+from pipeline.packed_bodies import Bodies
+from pipeline.times import TimeRule
+from server.message_types.base import MessageType
+from server.message_types.bson_type import BsonType
+from server.message_types.fix import FixType
+from server.message_types.msgpack_type import MsgpackType
+
+
+class FieldReader(Protocol):
+    """Reads the fields of bodies."""
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        """Return the columns of some bodies, by their names.
+
+        Raises:
+            PipelineError: a body does not fit; an UnfitError with its number, if known.
+        """
+
+
+ByValue = Callable[[StructType], FieldReader]
+"""Makes a reader that reads columns value by value."""
+
+
+def plain_reader(
+    schema: StructType, kind: MessageType, rule: TimeRule, by_value: ByValue
+) -> FieldReader:
+    """Return a reader of fields that uses compiled code as far as possible.
+
+    Args:
+        schema: the fields.
+        kind: the message type of the bodies.
+        rule: the rule for times.
+        by_value: makes the reader of the other fields.
+    """
+    compiled = _compiled(kind, rule)
+    if compiled is None:
+        return by_value(schema)
+    fields = to_arrow_schema(schema, timezone="UTC")
+    columns = [
+        compiled.column(field, one.dataType) for field, one in zip(fields, schema, strict=True)
+    ]
+    found = [column for column in columns if column is not None]
+    if not found:
+        return by_value(schema)
+    plain, rest = StructType(), StructType()
+    for one, column in zip(schema, columns, strict=True):
+        (rest if column is None else plain).add(one)
+    filler = Filler(found, compiled.reader([column.wanted for column in found]))
+    return _PlainReader(
+        schema.names,
+        _Quick(plain.names, filler, by_value(plain), compiled.prepared),
+        by_value(rest) if rest.fields else None,
+    )
+
+
+class _PlainReader:
+    """Reads some columns in compiled code, and others value by value.
+
+    Args:
+        names: the names of all columns, in their order.
+        quick: reads some columns in compiled code.
+        rest: reads the others; None if there are none.
+    """
+
+    def __init__(self, names: Sequence[str], quick: FieldReader, rest: FieldReader | None) -> None:
+        self._names = names
+        self._quick = quick
+        self._rest = rest
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        found = self._quick.columns(bodies)
+        if self._rest is None:
+            return found
+        found |= self._rest.columns(bodies)
+        return {name: found[name] for name in self._names}
+
+
+class _Quick:
+    """Reads columns in compiled code, and odd bodies value by value.
+
+    Args:
+        names: the names of the columns.
+        filler: fills the columns.
+        by_value: reads odd bodies.
+        prepared: converts bodies for the filler.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        filler: Filler,
+        by_value: FieldReader,
+        prepared: Callable[[Bodies], Bodies],
+    ) -> None:
+        self._names = names
+        self._filler = filler
+        self._by_value = by_value
+        self._prepared = prepared
+
+    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+        columns, odd = self._filler.columns(self._prepared(bodies))
+        if odd:
+            columns = in_their_places(columns, self._again(bodies, odd), odd)
+        return dict(zip(self._names, columns, strict=True))
+
+    def _again(self, bodies: Bodies, odd: Sequence[int]) -> Iterable[pa.Array]:
+        try:
+            return self._by_value.columns(bodies.some(odd)).values()
+        except UnfitError as problem:
+            raise UnfitError(str(problem), odd[problem.number]) from None
+
+
+class _Compiled:
+    """A compiled reader of a message type.
+
+    Args:
+        reads_times: whether it reads times.
+        reads_structs: whether it reads structs.
+        reader: creates it.
+        reads: returns whether it can read a column with a name.
+        prepared: converts bodies for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        reads_times: bool,
+        reads_structs: bool,
+        reader: Callable[[Sequence[Wanted]], ColumnReader],
+        reads: Callable[[str], bool] = lambda _: True,
+        prepared: Callable[[Bodies], Bodies] = lambda bodies: bodies,
+    ) -> None:
+        self._reads_times = reads_times
+        self._reads_structs = reads_structs
+        self._reads = reads
+        self.reader = reader
+        self.prepared = prepared
+
+    def column(self, field: pa.Field, kind: DataType) -> FilledColumn | None:
+        """Return a column, or a member of one; None if the reader does not read its type."""
+        plain = plain_kind(kind, with_times=self._reads_times)
+        if plain is not None:
+            return FilledColumn(field, plain) if self._reads(field.name) else None
+        if not (self._reads_structs and isinstance(kind, StructType) and kind.fields):
+            return None
+        members = [self.column(field.type[number], one.dataType) for number, one in enumerate(kind)]
+        found = [member for member in members if member is not None]
+        return FilledColumn(field, OBJECT, found) if len(found) == len(members) else None
+
+
+def _compiled(kind: MessageType, rule: TimeRule) -> _Compiled | None:
+    """Return the compiled reader of a message type; None if there is none."""
+    if isinstance(kind, FixType):
+        return _of_fix(kind, rule)
+    if isinstance(kind, MsgpackType):
+        return _Compiled(
+            reads_times=not rule.fix,
+            reads_structs=True,
+            reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
+        )
+    if isinstance(kind, BsonType):
+        return _Compiled(
+            reads_times=not rule.fix,
+            reads_structs=True,
+            reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
+            reads=lambda name: "\0" not in name,
+        )
+    return None
+
+
+def _of_fix(kind: FixType, rule: TimeRule) -> _Compiled:
+    separator = kind.separator
+    no_tag = {"=", *map(chr, kind.separators)}
+
+    def prepared(bodies: Bodies) -> Bodies:
+        if len(kind.separators) == 1:
+            return bodies
+        return Bodies(kind.translated(bodies.data), bodies.starts, bodies.ends)
+
+    return _Compiled(
+        reads_times=not rule.unit,
+        reads_structs=False,
+        reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.fix),
+        reads=no_tag.isdisjoint,
+        prepared=prepared,
+    )

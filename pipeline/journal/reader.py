@@ -1,0 +1,173 @@
+"""Reads pieces of a journal as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.arrow import require_values
+from pipeline.compiled_readers import FieldReader
+from pipeline.errors import PipelineError, UnfitError
+from pipeline.fields import read_fields
+from pipeline.journal.blocks import Choose, Request, read_blocks
+from pipeline.journal.columns import (
+    Mask,
+    body_column,
+    is_among,
+    is_quick,
+    metadata_column,
+    quick_mask,
+    slow_mask,
+)
+from pipeline.journal.content import ContentFilter
+from pipeline.journal.options import JournalOptions
+from pipeline.journal.pieces import Block, Names, Piece, Records
+from pipeline.journal.predicates import Predicate
+from pipeline.journal.schema import JournalSchema
+from pipeline.tolerance import tolerated
+from pipeline.workers import settle
+
+_ADVICE = (
+    ", or say with the options topic and message_type which messages are wanted; of message types"
+    " of a configuration, name that with the option config"
+)
+
+Values = Mapping[str, pa.Array]
+"""Fields of messages, by name."""
+
+
+class PieceReader:
+    """Reads pieces for one query.
+
+    Args:
+        options: the options of the read.
+        schema: the columns.
+        predicates: the predicates of rows.
+    """
+
+    def __init__(
+        self, options: JournalOptions, schema: JournalSchema, predicates: Sequence[Predicate]
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._on_metadata = [one for one in predicates if not one.on_field]
+        self._on_fields = [one for one in predicates if one.on_field]
+        self._content: ContentFilter | None = None
+        if options.filter:
+            self._content = ContentFilter(options.filter, options.tolerance.environment)
+        self._readers: dict[str, FieldReader] = {}
+
+    def check(self, pieces: Iterable[Piece]) -> None:
+        """Check that the fields can be read from the messages in the pieces.
+
+        Raises:
+            PipelineError: they cannot.
+        """
+        if self._schema.fields:
+            for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
+                self._reader(kind)
+
+    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Read one piece.
+
+        Raises:
+            PipelineError: the file is gone or damaged, or a message does not fit the schema.
+        """
+        settle()
+        tests = [*self._on_metadata, *piece.bounds]
+        quick = [one for one in tests if is_quick(one)]
+        slow = [one for one in tests if not is_quick(one)]
+        metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
+        with_bodies = (
+            self._schema.has_bodies
+            or bool(self._schema.fields)
+            or self._content is not None
+            or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
+        )
+        request = Request(_chooser(quick), with_bodies, self._options.skips_damaged)
+        for block in read_blocks(piece, request):
+            for test in slow:
+                block = block.only(slow_mask(test, block))
+            if self._content is not None:
+                block = block.only(self._content.matches(block))
+            for part in block.by_message_type() if self._schema.fields else [block]:
+                yield from (batch for batch in self._batches(part) if batch.num_rows)
+
+    def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+        def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+            count = len(block.records)
+            part = block if stop - start == count else block.only(list(range(start, stop)))
+            return self._batch(part, fits=fits)
+
+        return tolerated(make, len(block.records), self._options.tolerance.mode)
+
+    def _batch(self, block: Block, *, fits: bool) -> pa.RecordBatch:
+        values: Values = {}
+        if self._schema.fields and len(block.records):
+            block, values = self._decoded(block) if fits else self._unfit(block)
+        try:
+            schema = self._schema.arrow
+            columns = [self._column(field, block, values, fits=fits) for field in schema]
+            for column, field in zip(columns, schema, strict=True):
+                require_values(column, field)
+        except PipelineError as problem:
+            raise PipelineError(f"{block.path}: {problem}") from None
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
+
+    def _decoded(self, block: Block) -> tuple[Block, Values]:
+        """Decode the fields of a block; return the messages that pass the predicates on fields."""
+        reader = self._reader(block.message_type(0))
+        try:
+            values = reader.columns(block.bodies())
+        except UnfitError as problem:
+            raise PipelineError(f"{block.describe(problem.number)}: {problem}") from None
+        if self._on_fields:
+            mask = np.logical_and.reduce([one.mask(values[one.column]) for one in self._on_fields])
+            block = block.only(mask)
+            values = {name: column.filter(pa.array(mask)) for name, column in values.items()}
+        return block, values
+
+    def _unfit(self, block: Block) -> tuple[Block, Values]:
+        """Return messages with NULL fields, if such rows pass the predicates on fields."""
+        if not all(predicate.test()(None) for predicate in self._on_fields):
+            block = block.only([])
+        return block, {}
+
+    def _reader(self, message_type: str) -> FieldReader:
+        reader = self._readers.get(message_type)
+        if reader is None:
+            reader = read_fields(
+                self._schema.fields,
+                message_type,
+                _ADVICE,
+                timestamps=self._options.tolerance.timestamps,
+                environment=self._options.tolerance.environment,
+            )
+            self._readers[message_type] = reader
+        return reader
+
+    def _column(self, field: pa.Field, block: Block, values: Values, *, fits: bool) -> pa.Array:
+        what = self._schema.metadata.get(field.name)
+        if what is not None:
+            return metadata_column(what, block)
+        if self._schema.has_bodies:
+            body = body_column(block)
+            return body.view(field.type)
+        if field.name in values:
+            return values[field.name]
+        if field.name == self._schema.corrupt and not fits:
+            return body_column(block).view(field.type)
+        return pa.nulls(len(block.records), field.type)
+
+
+def _chooser(tests: Sequence[Predicate]) -> Choose:
+    def choose(records: Records, names: Names) -> Records:
+        mask: Mask = is_among(records["topic"], names.topics)
+        mask &= is_among(records["kind"], names.kinds)
+        for test in tests:
+            mask &= quick_mask(test, records, names)
+        return records if mask.all() else records.take(np.flatnonzero(mask))
+
+    return choose

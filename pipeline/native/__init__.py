@@ -1,0 +1,1 @@
+"""Compiled readers and writers of columns."""

@@ -1,0 +1,15 @@
+"""Types of msgpack_columns.pyx."""
+
+from collections.abc import Sequence
+
+from pipeline.native.columns import ColumnReader, WantedColumn
+
+class MsgpackColumnReader(ColumnReader):
+    """Reads columns of bodies of the type `msgpack`.
+
+    Args:
+        wanted: the columns, without PART.
+        unit: unit of numbers that are times, in microseconds; 0 if no number is a time.
+    """
+
+    def __init__(self, wanted: Sequence[WantedColumn], unit: int) -> None: ...

@@ -1,0 +1,52 @@
+"""Audit records of the admin interface, written on the engine's thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.topics.system.audit import Party
+
+if TYPE_CHECKING:
+    from server.admin.engine_calls import EngineSide
+    from server.topics.system.audit import Audit
+
+TRANSPORT: Final = "amps-admin"
+"""The name of the admin interface where transports are named."""
+
+
+class Trail:
+    """Records visitors of the admin interface, and their actions.
+
+    Args:
+        audit: the audit trail of the instance.
+        module: the name of the authentication module; empty if there is none.
+        engine_side: runs calls on the engine's thread.
+    """
+
+    def __init__(self, audit: Audit, module: str, engine_side: EngineSide) -> None:
+        self._audit = audit
+        self._module = module
+        self._engine_side = engine_side
+
+    def logged_on(self, user: str, address: str, reason: str) -> None:
+        """Record a visitor's first logon."""
+        party = self._party(user, address)
+        self._engine_side.tell(lambda: self._audit.logged_on(party, reason))
+
+    def logon_refused(self, user: str, address: str, reason: str) -> None:
+        """Record that a visitor's credentials were not accepted."""
+        party = self._party(user, address)
+        self._engine_side.tell(lambda: self._audit.logon_refused(party, reason))
+
+    def refused(self, user: str, address: str, path: str, rule: str) -> None:
+        """Record that entitlement refused a visitor a path, or the deed at that path."""
+        party = self._party(user, address)
+        self._engine_side.tell(lambda: self._audit.refused(party, "see", path, rule))
+
+    def acted(self, user: str, address: str, path: str) -> None:
+        """Record that a visitor requested a deed."""
+        party = self._party(user, address)
+        self._engine_side.tell(lambda: self._audit.acted(party, path, ""))
+
+    def _party(self, user: str, address: str) -> Party:
+        return Party(user, address, TRANSPORT, module=self._module)

@@ -1,0 +1,51 @@
+"""`/console/actions.json`: the actions, each with its last run, the result, and its next run.
+
+Timestamps are seconds since 1970, durations are seconds, and unknown values are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.admin.http.messages import JSON, Document, Request, Response
+
+if TYPE_CHECKING:
+    from actions.runner import ActionState
+    from server.admin.access import Access, Visitor
+    from server.admin.engine_calls import EngineSide
+
+PATH: Final = ("console", "actions.json")
+
+
+class ActionStates:
+    """Serves the states of the actions.
+
+    Args:
+        states: returns the states; called on the engine's thread.
+        access: checks the visitor's permissions.
+        engine_side: calls `states` on the engine's thread.
+    """
+
+    def __init__(
+        self,
+        states: Callable[[], Sequence[ActionState]],
+        access: Access,
+        engine_side: EngineSide,
+    ) -> None:
+        self._states = states
+        self._access = access
+        self._engine_side = engine_side
+
+    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+        """Return the states.
+
+        Raises:
+            Refusal: the visitor may not read this path.
+        """
+        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        states = await self._engine_side.ask(self._states)
+        content = msgspec.json.encode({"actions": states})
+        return Response(Document(content, JSON), headers=[("Cache-Control", "no-store")])

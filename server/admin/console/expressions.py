@@ -1,0 +1,67 @@
+"""`/console/check.json`: checks the syntax of a text, and locates the error, if any.
+
+    {"ok": true}
+    {"ok": false, "message": "expected a value", "position": 9}
+
+Commands use the same parser, so they accept every text that passes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.admin.http.messages import JSON, Document, Refusal, Request, Response
+from server.expressions import ExpressionError, Kind, parse, parse_field, parse_order_by
+from server.message_types.select_list import SelectionError, parse_selection
+
+if TYPE_CHECKING:
+    from server.admin.access import Access, Visitor
+    from server.expressions.functions.registry import Functions
+
+PATH: Final = ("console", "check.json")
+
+
+class ExpressionCheck:
+    """Checks texts as they are typed.
+
+    Args:
+        functions: the functions that texts may call.
+        access: checks the visitor's permissions.
+    """
+
+    def __init__(self, functions: Functions, access: Access) -> None:
+        self._access = access
+        self._readers: Mapping[str, Callable[[str], object]] = {
+            "filter": lambda text: parse(text, Kind.FILTER, functions),
+            "order_by": parse_order_by,
+            "projection": lambda text: parse_field(text, Kind.PROJECTION, functions),
+            "select": parse_selection,
+        }
+
+    async def answer(self, request: Request, visitor: Visitor) -> Response:
+        """Check the parameter `text` as a text of the kind in the parameter `kind`.
+
+        Raises:
+            Refusal: the visitor may not read this path, or the kind is unknown.
+        """
+        await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
+        reader = self._readers.get(request.query.get("kind", ""))
+        if reader is None:
+            raise Refusal(400, f"kind: expected one of {', '.join(self._readers)}.")
+        found = self._check(reader, request.query.get("text", ""))
+        return Response(
+            Document(msgspec.json.encode(found), JSON), headers=[("Cache-Control", "no-store")]
+        )
+
+    @staticmethod
+    def _check(reader: Callable[[str], object], text: str) -> dict[str, object]:
+        try:
+            reader(text)
+        except ExpressionError as error:
+            return {"ok": False, "message": error.message, "position": error.position}
+        except SelectionError as error:
+            return {"ok": False, "message": str(error), "position": 0}
+        return {"ok": True}

@@ -1,0 +1,64 @@
+"""`/`: the page itself, which loads everything else.
+
+Programs written for AMPS search its source for `__sql=true`, which means that there is a transport
+for queries, and wait until it answers 200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from server.admin.console.assets import STATIC
+from server.admin.console.policy import is_source, policy
+from server.admin.http.messages import HTML, Document, Request, Response
+
+if TYPE_CHECKING:
+    from server.admin.access import Visitor
+    from server.admin.console.queries import QueryTransport
+
+
+class ConsolePage:
+    """Answers requests for the page.
+
+    Args:
+        name: the instance's name.
+        base: the path of its files.
+        queries: the transport for queries, if there is one.
+        mesh: returns the current addresses of other instances, which the page may query.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base: str,
+        queries: QueryTransport | None,
+        mesh: Callable[[], Sequence[str]],
+    ) -> None:
+        text = (STATIC / "index.html").read_text()
+        sql = f"__sql={'false' if queries is None else 'true'}"
+        self._text = _filled(text, {"name": name, "base": base, "sql": sql})
+        self._queries = queries
+        self._mesh = mesh
+
+    async def answer(self, request: Request, _visitor: Visitor) -> Response:
+        """Return the page, with its Content-Security-Policy."""
+        mesh = [one for one in self._mesh() if is_source(_origin(one))]
+        text = _filled(self._text, {"mesh": " ".join(mesh)})
+        queries = [] if self._queries is None else self._queries.sources(request)
+        policed = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
+        return Response(Document(text.encode(errors="replace"), HTML), headers=[policed])
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    """Replace the placeholders `{{name}}` of a text by values, and return it."""
+    for key, value in known.items():
+        text = text.replace(f"{{{{{key}}}}}", escape(value))
+    return text
+
+
+def _origin(address: str) -> str:
+    """Return scheme, host and port of an address, without its path."""
+    scheme, _, where = address.partition("://")
+    return f"{scheme}://{where.partition('/')[0]}"

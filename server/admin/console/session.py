@@ -1,0 +1,91 @@
+"""The page's data about the instance and the visitor, and about the visitor's permissions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from config_schema.version import VERSION
+from server.admin.console.assets import CONSOLE
+from server.admin.http.messages import JSON, Document, Request, Response
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.admin.access import Access, Visitor
+    from server.admin.console.queries import QueryTransport
+
+SESSION: Final = "session.json"
+MAY: Final = "may.json"
+
+_MILLISECOND: Final = 1_000_000
+_NOT_KEPT: Final = ("Cache-Control", "no-store")
+
+
+class SessionPage:
+    """Answers requests for `/console/session.json` and `/console/may.json`.
+
+    Args:
+        spec: the instance's description.
+        admin: that of the admin interface.
+        base: the path of the page's files; the page compares it, to detect another version.
+        queries: the transport for queries, if there is one.
+        access: decides which paths a visitor may read.
+    """
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        admin: AdminSpec,
+        base: str,
+        queries: QueryTransport | None,
+        access: Access,
+    ) -> None:
+        self._known = {
+            "name": spec.name,
+            "group": spec.group,
+            "description": spec.description or "",
+            "environment": spec.environment or "",
+            "version": VERSION,
+            "interval": admin.interval // _MILLISECOND,
+            "base": base,
+        }
+        self._queries = queries
+        self._access = access
+
+    async def session(self, request: Request, visitor: Visitor) -> Response:
+        """Return the data that the page needs when it is loaded.
+
+            interval    milliseconds between samples
+            base        the path of the page's files
+            user        the name that the visitor has logged on with; empty for none
+            is_asked    whether entitlement is checked for each operation: see `may`
+            queries     the URL of the transport for queries; null if there is none
+
+        Raises:
+            Refusal: the visitor may not read this path.
+        """
+        await self._access.require(visitor, f"/{CONSOLE}/session")
+        return _document(
+            {
+                **self._known,
+                "user": visitor.user,
+                "is_asked": self._access.has_entitlement,
+                "queries": None if self._queries is None else self._queries.url(request),
+            }
+        )
+
+    async def may(self, request: Request, visitor: Visitor) -> Response:
+        """Return whether the visitor may use each path in the parameter `paths`, one per line.
+
+        Raises:
+            Refusal: the visitor may not read this path.
+        """
+        await self._access.require(visitor, f"/{CONSOLE}/may")
+        paths = request.query.get("paths", "").split("\n")
+        refused = await self._access.refused(visitor, paths)
+        return _document({path: path not in refused for path in paths})
+
+
+def _document(known: object) -> Response:
+    return Response(Document(msgspec.json.encode(known), JSON), headers=[_NOT_KEPT])

@@ -1,0 +1,225 @@
+"""Gathers facts from the engine: on its thread, in time slices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from server.admin.diagnosis.facts import (
+    ClientFacts,
+    ConsumerFacts,
+    LimitFacts,
+    QueryFacts,
+    ReplayFacts,
+    SubscriptionFacts,
+)
+from server.engine.replays.replay import Replay
+from server.expressions import to_text
+from server.queues.core.inspection import oldest_lease
+from server.queues.topic.queue_topic import QueueTopic
+from server.security.permissions import Permission
+from server.topics.subscriptions.matching.filter_costs import FilterCost
+
+if TYPE_CHECKING:
+    from server.engine.engine import Engine
+    from server.engine.session import Session
+    from server.queues.core import Consumer
+    from server.topics.subscriptions.subscription import Subscription
+
+MOST_SUBSCRIPTIONS: Final = 100
+"""Subscriptions of a client that are listed one by one."""
+
+_MOST_TOPICS: Final = 500
+"""Topics of a subscription for which the cost of its filter is determined."""
+
+_MOST_LIMITS: Final = 20
+"""Topics of a subscription for which limits by permissions are listed."""
+
+_AT_ONCE: Final = 20
+"""Subscriptions, and topics of them, that one time slice handles: some microseconds
+each."""
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class Gathering:
+    """Gathers the engine's facts. Its methods are called on the engine's thread.
+
+    Args:
+        engine: the engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def client(self, number: int, asked_at: float) -> ClientFacts | None:
+        """Return the facts about a client.
+
+        Args:
+            number: that of its session.
+            asked_at: the time of the question, by `perf_counter`.
+
+        Returns:
+            The facts; None if the client does not exist, or disconnects meanwhile.
+        """
+        lag = perf_counter() - asked_at
+        session = self._engine.session(number)
+        if session is None:
+            return None
+        subscriptions: list[SubscriptionFacts] = []
+        looked_at = 0
+        for subscription in list(session.subscriptions.values()):
+            facts = self._subscription(session, subscription)
+            subscriptions.append(facts)
+            looked_at += 1 + len(facts.costs) + len(facts.limits)
+            if looked_at >= _AT_ONCE:
+                looked_at = 0
+                await asyncio.sleep(0)
+        if not session.is_open:
+            return None
+        return self._client(session, subscriptions, lag)
+
+    async def filters(self) -> list[FilterCost]:
+        """Return the cost of each filter of clients: once for each topic that it is on."""
+        found: dict[tuple[str, str, int], FilterCost] = {}
+        looked_at = 0
+        for session in list(self._engine.sessions):
+            for subscription in list(session.subscriptions.values()):
+                if self._is_filtered(session, subscription):
+                    for cost in self._costs(subscription):
+                        found[cost.topic, cost.filter, cost.sharers] = cost
+                        looked_at += 1
+                looked_at += 1
+                if looked_at >= _AT_ONCE:
+                    looked_at = 0
+                    await asyncio.sleep(0)
+        return list(found.values())
+
+    def _client(
+        self, session: Session, subscriptions: list[SubscriptionFacts], lag: float
+    ) -> ClientFacts:
+        engine, intake, outbox = self._engine, session.intake, session.outbox
+        turns = engine.turns
+        longest, elapsed = turns.longest, turns.elapsed()
+        told = sorted(subscriptions, key=_interest, reverse=True)[:MOST_SUBSCRIPTIONS]
+        return ClientFacts(
+            moment=engine.clock.now(),
+            number=session.number,
+            name=session.client_name,
+            connection_name=session.connection_name,
+            user=session.user,
+            address=session.address,
+            transport=session.entrance.transport,
+            message_type=session.message_type,
+            version=session.client_version,
+            connected_at=session.connected_at,
+            has_logged_on=session.logged_on,
+            last_heard=session.last_heard,
+            last_command=session.command,
+            bytes_in=intake.bytes_in,
+            messages_in=intake.messages_in,
+            bytes_out=outbox.bytes_out,
+            messages_out=outbox.messages_out,
+            readings=session.look(),
+            kept=session.kept(),
+            behind_queries=outbox.behind,
+            commands_wait=intake.is_waiting,
+            commands_are_held=intake.is_held,
+            memory_of_commands=session.memory_of_commands,
+            query_seconds=session.query_seconds,
+            denied=session.denied_reads + session.denied_writes,
+            subscriptions=tuple(told),
+            subscription_count=len(subscriptions),
+            queries=tuple(
+                QueryFacts(one.query_id, one.sub_id or "", elapsed - one.begun)
+                for one in session.queries
+            ),
+            engine_lag=lag,
+            engine_waiting=turns.waiting,
+            longest_turn=longest.seconds,
+            longest_work=" of ".join(filter(None, (longest.work, longest.client))),
+            long_turns=longest.count,
+        )
+
+    def _subscription(self, session: Session, subscription: Subscription) -> SubscriptionFacts:
+        consumer, conflater = subscription.consumer, subscription.conflater
+        filter_ = subscription.filter
+        return SubscriptionFacts(
+            subscription.number,
+            subscription.sub_id,
+            subscription.selector.text,
+            "" if filter_ is None else to_text(filter_),
+            subscription.options or "",
+            tuple(self._costs(subscription)) if self._is_filtered(session, subscription) else (),
+            subscription.memory,
+            None if conflater is None else conflater.waiting,
+            self._replay(subscription),
+            self._consumer(consumer) if consumer and self._consumes(subscription) else None,
+            tuple(islice(self._limits(session, subscription), _MOST_LIMITS)),
+        )
+
+    def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
+        """Return whether a subscription has a filter, of its own or by entitlement."""
+        limits = self._limits(session, subscription)
+        return subscription.filter is not None or any(one.filter for one in limits)
+
+    def _limits(self, session: Session, subscription: Subscription) -> Iterator[LimitFacts]:
+        """Yield the limits that permissions set for a subscription."""
+        selector = subscription.selector
+        names = [selector.text]
+        if selector.is_regex:
+            known = islice(self._engine.topics.names(session.message_type), _MOST_TOPICS)
+            names = [name for name in known if selector.matches(name)]
+        for topic in names:
+            permit = session.permit(Permission.READ_TOPIC, topic)
+            if permit.is_limited or not permit.allowed:
+                yield LimitFacts(
+                    topic, not permit.allowed, permit.filter_text, permit.select_text, permit.rule
+                )
+
+    def _replay(self, subscription: Subscription) -> ReplayFacts | None:
+        replay = subscription.replay
+        if not isinstance(replay, Replay):
+            return None
+        reading = replay.reading
+        behind = 0 if reading is None else replay.log.last_txid - reading.position
+        now = self._engine.clock.now()
+        return ReplayFacts(
+            replay.cursor, replay.is_paused, replay.seconds_behind(now), max(behind, 0)
+        )
+
+    def _consumes(self, subscription: Subscription) -> bool:
+        """Return whether a subscription gets queue messages; where there are queues, any may."""
+        attached = self._engine.topics.attached_to(subscription)
+        return any(isinstance(topic, QueueTopic) for topic in islice(attached, _MOST_TOPICS))
+
+    def _consumer(self, consumer: Consumer) -> ConsumerFacts:
+        queues = self._engine.topics.queues or ()
+        leases = [oldest_lease(queue.core, consumer) for queue in queues]
+        since = min((one for one in leases if one is not None), default=None)
+        return ConsumerFacts(
+            consumer.outstanding,
+            consumer.limit,
+            consumer.requested,
+            consumer.is_held_back,
+            None if since is None else self._engine.clock.steady() - since / _MICROSECONDS,
+        )
+
+    def _costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """Yield the cost of a subscription's filter, on some of its topics if there are many."""
+        replay = subscription.replay
+        if isinstance(replay, Replay):
+            yield from islice(replay.filter_costs(), _MOST_TOPICS)
+        for topic in islice(self._engine.topics.attached_to(subscription), _MOST_TOPICS):
+            cost = topic.cost_of(subscription)
+            if cost is not None:
+                yield cost
+
+
+def _interest(one: SubscriptionFacts) -> tuple[bool, float, float]:
+    """Return a sort key: the more there is to report about a subscription, the greater."""
+    has_state = bool(one.conflated or one.replay or (one.consumer and one.consumer.leased))
+    return has_state, one.share, one.cost_seconds

@@ -1,0 +1,120 @@
+"""The limits that apply to a client, and how close it is to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.util.limits import MOST_MEMORY, MOST_QUERIES, MOST_SUBSCRIPTIONS
+
+if TYPE_CHECKING:
+    from server.admin.diagnosis.facts import ClientFacts
+    from server.topics.subscriptions.limits.slow_clients import Kept
+
+NEAR: Final = 0.8
+"""The share of a limit from which on the client is near it."""
+
+
+class Reached(NamedTuple):
+    """A limit.
+
+    Attributes:
+        name: the setting or rule that sets it.
+        what: the thing that is limited, in words.
+        used: the present amount.
+        limit: the greatest amount allowed.
+        beyond: the consequence of more.
+    """
+
+    name: str
+    what: str
+    used: float
+    limit: float
+    beyond: str
+
+    @property
+    def share(self) -> float:
+        """The share of the limit that is used."""
+        return self.used / self.limit if self.limit else 1.0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is nearly reached, or more than that."""
+        return self.share >= NEAR
+
+
+def limits(client: ClientFacts) -> list[Reached]:
+    """Return the limits that apply to a client."""
+    found = [
+        Reached(
+            "subscriptions and queries",
+            "bytes that its subscriptions and queries take",
+            client.memory_of_commands,
+            MOST_MEMORY,
+            "further ones are refused",
+        ),
+        Reached(
+            "subscriptions",
+            "subscriptions",
+            client.subscription_count,
+            MOST_SUBSCRIPTIONS,
+            "further ones are refused",
+        ),
+        Reached(
+            "queries",
+            "queries under way",
+            len(client.queries),
+            MOST_QUERIES,
+            "the commands behind them wait",
+        ),
+    ]
+    if client.kept is not None:
+        found += _of_slow_clients(client, client.kept)
+    return found
+
+
+def _of_slow_clients(client: ClientFacts, kept: Kept) -> list[Reached]:
+    configured = kept.limits
+    offline, cut_off = "what waits goes to disk", "it is disconnected"
+    occupied = kept.memory + kept.held
+    found = [
+        Reached(
+            "ClientMaxCapacity of MessageMemoryLimit",
+            "bytes of memory that are kept for it",
+            occupied,
+            configured.memory * configured.share,
+            offline if kept.memory else cut_off,
+        ),
+        Reached(
+            "MessageMemoryLimit",
+            "bytes of memory that are kept for all clients that share the limit",
+            kept.pool_memory,
+            configured.memory,
+            "what waits for the largest of them goes to disk",
+        ),
+        Reached(
+            "ClientMaxCapacity of MessageDiskLimit",
+            "bytes that wait for it on disk",
+            kept.disk,
+            configured.disk * configured.share,
+            cut_off,
+        ),
+        Reached(
+            "MessageDiskLimit",
+            "bytes that wait on disk for all clients that share the limit",
+            kept.pool_disk,
+            configured.disk,
+            "the largest of them is disconnected",
+        ),
+    ]
+    if configured.age is not None:
+        waits = client.readings.waits if client.is_behind else 0.0
+        found.append(
+            Reached(
+                "ClientMessageAgeLimit",
+                "seconds for which the oldest byte has waited for it",
+                waits,
+                configured.age,
+                cut_off,
+            )
+        )
+    return found

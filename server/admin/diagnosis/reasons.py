@@ -1,0 +1,368 @@
+"""Why a client is slow, and the remedies: rules, each of which detects one cause.
+
+A rule takes the known facts, and yields a reason if there is one. The first rules are about the
+client's behaviour, the next about its requests, the last about the server. So the first reason
+found is the most likely one; the others may add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from server.admin.diagnosis.humanize import number, percent, size, span
+from server.admin.diagnosis.limits import limits
+
+if TYPE_CHECKING:
+    from server.admin.diagnosis.facts import (
+        ClientFacts,
+        ConsumerFacts,
+        LimitFacts,
+        SubscriptionFacts,
+    )
+    from server.admin.diagnosis.throughput import Pace
+
+_STOPPED_SECONDS: Final = 1.0
+"""A client that has read nothing for that long has stopped reading."""
+
+_STOPPED_BYTES: Final = 1.0
+"""Bytes a second; a client that reads less has stopped."""
+
+_CATCHING_UP: Final = 1.0
+"""Seconds by which a replay is behind before that is reported."""
+
+_COSTLY: Final = 0.05
+"""The share of the engine's time from which on a filter is costly."""
+
+_UNREAD_COMMANDS: Final = 64 * 1024
+"""Received bytes that wait in a client's socket before that is a reason."""
+
+_BUSY_SECONDS: Final = 0.05
+"""Seconds that a question waits for the engine before that is a reason."""
+
+_MOST_OF_A_KIND: Final = 5
+"""Subscriptions that are named for the same reason."""
+
+
+class Known(NamedTuple):
+    """The facts that the rules judge by.
+
+    Attributes:
+        client: the engine's facts.
+        pace: the client's rates.
+    """
+
+    client: ClientFacts
+    pace: Pace
+
+
+class Reason(NamedTuple):
+    """A cause of a client's state.
+
+    Attributes:
+        name: the kind of reason, for programs.
+        says: the reason, in a sentence.
+        remedy: the remedy for the operator; empty if none is needed.
+        is_trouble: whether it delays the client's messages, or may get the client disconnected.
+    """
+
+    name: str
+    says: str
+    remedy: str = ""
+    is_trouble: bool = True
+
+
+Rule: TypeAlias = Callable[[Known], Iterator[Reason]]
+
+
+def reasons(known: Known) -> list[Reason]:
+    """Return all reasons for a client's state, the most likely first."""
+    return [reason for rule in _RULES for reason in rule(known)]
+
+
+def state(known: Known, found: list[Reason]) -> str:
+    """Return a client's state, in a word or two.
+
+    Args:
+        known: the facts about it.
+        found: the reasons.
+    """
+    names = {reason.name for reason in found}
+    if not known.client.has_logged_on:
+        return "has not logged on"
+    if "stopped reading" in names:
+        return "stopped reading"
+    if known.client.is_behind:
+        return "slow"
+    if "replay" in names:
+        return "catching up"
+    return "waits" if any(reason.is_trouble for reason in found) else "keeps up"
+
+
+def _not_logged_on(known: Known) -> Iterator[Reason]:
+    client = known.client
+    if not client.has_logged_on:
+        seconds = span(client.moment - client.connected_at)
+        yield Reason(
+            "no logon",
+            f"It has been connected for {seconds}, and has not said who it is.",
+            "Whoever does not log on in time is disconnected.",
+        )
+
+
+def _stopped_reading(known: Known) -> Iterator[Reason]:
+    client = known.client
+    if not _has_stopped(known):
+        return
+    waits = span(client.readings.waits)
+    closed = ", and its own system says that it has no room" * client.readings.window_is_closed
+    yield Reason(
+        "stopped reading",
+        f"It reads nothing: {size(client.readings.sending)} fill its socket{closed}. "
+        f"{size(client.readings.kept)} wait here, the oldest of them for {waits}.",
+        "See what the client does: it may be stopped, or be busy with a message. "
+        f"{_disconnect(client)} lets go of what waits for it.",
+    )
+
+
+def _has_stopped(known: Known) -> bool:
+    client, pace = known.client, known.pace
+    if pace.is_known:  # a slow reader's receive window closes from time to time, too
+        stands_still = pace.read_lately < _STOPPED_BYTES
+    else:
+        stands_still = client.readings.window_is_closed
+    return client.is_behind and client.readings.waits >= _STOPPED_SECONDS and stands_still
+
+
+def _reads_slowly(known: Known) -> Iterator[Reason]:
+    client, pace = known.client, known.pace
+    if not client.is_behind or _has_stopped(known):
+        return
+    kept, waits = size(client.readings.kept), span(client.readings.waits)
+    says = f"Its socket does not take what there is for it: {kept} wait here, the oldest of them "
+    says += f"for {waits}."
+    if pace.is_known:
+        says += f" It reads {size(pace.read)} a second, and there are {size(pace.written)} for it."
+        says += _outlook(known)
+    yield Reason(
+        "reads slowly",
+        says,
+        "Have it ask for less: narrower filters, a select list, delta_subscribe or conflation. Or "
+        "divide its subscriptions among several connections, or make it read faster.",
+    )
+
+
+def _outlook(known: Known) -> str:
+    """Return when a slow client will have caught up, or reach its limit."""
+    client, growth = known.client, known.pace.growth
+    if growth <= -_STOPPED_BYTES:
+        return f" It will have caught up in {span(client.unread / -growth)}."
+    kept = client.kept
+    if growth < _STOPPED_BYTES or kept is None:
+        return ""
+    configured = kept.limits
+    if kept.is_offline:
+        room, then = configured.disk * configured.share - kept.disk, "it is disconnected"
+    else:
+        room = configured.memory * configured.share - kept.memory - kept.held
+        then = "what waits goes to disk"
+    return f" If that goes on, {then} in {span(max(room, 0.0) / growth)}."
+
+
+def _offline(known: Known) -> Iterator[Reason]:
+    kept = known.client.kept
+    if kept is not None and kept.is_offline:
+        yield Reason(
+            "offline",
+            f"What waits for it is on disk, {size(kept.disk)}: more of it than memory may hold.",
+            "It comes back by itself when it has read all of that.",
+        )
+
+
+def _near_limits(known: Known) -> Iterator[Reason]:
+    for limit in limits(known.client):
+        if limit.is_near:
+            yield Reason(
+                "limit",
+                f"It is near the limit of {limit.name}: {limit.used:,.0f} of {limit.limit:,.0f} "
+                f"{limit.what}. Beyond that {limit.beyond}.",
+            )
+
+
+def _queries_first(known: Known) -> Iterator[Reason]:
+    client = known.client
+    if client.queries and client.behind_queries:
+        first = client.queries[0]
+        yield Reason(
+            "query",
+            f"{size(client.behind_queries)} wait for the results of its query "
+            f"{first.query_id!r} to leave first, which began {span(first.seconds)} ago.",
+            "A filter that an index answers, a limit (top_n) or a connection of its own for "
+            "queries makes that shorter.",
+        )
+
+
+def _replays(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: one.replay is not None and one.replay.is_behind):
+        replay = one.replay
+        if replay is None or replay.seconds_behind < _CATCHING_UP:
+            continue
+        yield Reason(
+            "replay",
+            f"Subscription {one.sub_id!r} is {span(replay.seconds_behind)} behind the end of the "
+            f"log, with {number(replay.entries_behind, 'entry', 'entries')} left to be read.",
+            "A replay goes at the pace of its client: it ends by itself if the client reads faster "
+            "than is published.",
+            is_trouble=known.client.is_behind,
+        )
+
+
+def _paused(known: Known) -> Iterator[Reason]:
+    for one in _some(known, _is_paused):
+        yield Reason(
+            "paused",
+            f"Subscription {one.sub_id!r} gets nothing, since its client has asked for that.",
+            "The client resumes it.",
+            is_trouble=False,
+        )
+
+
+def _is_paused(one: SubscriptionFacts) -> bool:
+    has_paused_replay = one.replay is not None and one.replay.is_paused
+    return has_paused_replay or (one.consumer is not None and not one.consumer.asked_for)
+
+
+def _full_backlogs(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: one.consumer is not None and _is_full(one.consumer)):
+        consumer = one.consumer
+        if consumer is None:
+            continue
+        age = ""
+        if consumer.oldest_lease is not None:
+            age = f", one of them for {span(max(consumer.oldest_lease, 0.0))}"
+        yield Reason(
+            "leases",
+            f"Subscription {one.sub_id!r} has {number(consumer.leased, 'message')} of queues{age}, "
+            f"and may have {consumer.most:,}: it gets none before it acknowledges some.",
+            "Have it acknowledge sooner, or ask for a larger max_backlog (now "
+            f"{consumer.asked_for:,}); MaxPerSubscriptionBacklog of the queue limits that.",
+        )
+
+
+def _is_full(consumer: ConsumerFacts) -> bool:
+    return consumer.leased >= consumer.most > 0
+
+
+def _held_back(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: one.consumer is not None and one.consumer.is_held_back):
+        yield Reason(
+            "held back",
+            f"Subscription {one.sub_id!r} gets no messages of queues while its client does not "
+            "read what it has been sent.",
+        )
+
+
+def _commands(known: Known) -> Iterator[Reason]:
+    client = known.client
+    if client.commands_are_held:
+        yield Reason(
+            "commands wait",
+            f"What it sends has to wait: {number(len(client.queries), 'query', 'queries')} of it "
+            "are under way, or the transaction log does not keep up with what is published.",
+        )
+    elif client.readings.receiving >= _UNREAD_COMMANDS:
+        yield Reason(
+            "commands wait",
+            f"It sends more than is obeyed: {size(client.readings.receiving)} wait in its socket.",
+            "Messages that are alike but for their numbers are taken in most quickly; see whether "
+            "somebody's filters, views or the disk take the time.",
+        )
+
+
+def _costly_filters(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: one.share >= _COSTLY):
+        yield Reason(
+            "costly filter",
+            f"The filter of subscription {one.sub_id!r} takes {percent(one.share)} of the engine's "
+            f"time, {span(one.seconds_each or 0.0)} for each message of its topic. Everybody "
+            "waits for that.",
+            "Have it demand first that some field equals a value, which an index decides, and "
+            "keep regular expressions short; /amps/instance/filters compares all.",
+        )
+
+
+def _conflated(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: bool(one.conflated)):
+        yield Reason(
+            "conflation",
+            f"{number(one.conflated or 0, 'message')} for subscription {one.sub_id!r} wait for "
+            "its conflation interval to pass, as it has asked for.",
+            is_trouble=False,
+        )
+
+
+def _entitled(known: Known) -> Iterator[Reason]:
+    for one in _some(known, lambda one: bool(one.limits)):
+        limit = one.limits[0]
+        others = len(one.limits) - 1
+        more = f", and of {number(others, 'other topic')} likewise" if others else ""
+        because = f" ({limit.rule})" if limit.rule else ""
+        yield Reason(
+            "entitlement",
+            f"Of topic {limit.topic!r} its user may see {_seen(limit)}{because}{more}; so "
+            f"subscription {one.sub_id!r} gets nothing else.",
+            "Have whoever is in charge of permissions change them, if that is not as it is to be.",
+            is_trouble=False,
+        )
+
+
+def _seen(limit: LimitFacts) -> str:
+    """Return a phrase for the part of a topic that may be seen."""
+    if limit.is_closed:
+        return "nothing"
+    parts = []
+    if limit.filter:
+        parts.append(f"only messages that match {limit.filter}")
+    if limit.select:
+        parts.append(f"only what {limit.select} leaves of them")
+    return ", and ".join(parts)
+
+
+def _busy_engine(known: Known) -> Iterator[Reason]:
+    client = known.client
+    if client.engine_lag >= _BUSY_SECONDS:
+        yield Reason(
+            "busy engine",
+            f"The engine itself is busy: this question waited {span(client.engine_lag)} for it, "
+            f"and {number(client.engine_waiting, 'other', 'others')} have something to be done.",
+            "See which clients send most, and what the log says with id 01-0010 of work that takes "
+            "long.",
+        )
+
+
+def _some(known: Known, is_one: Callable[[SubscriptionFacts], bool]) -> Iterator[SubscriptionFacts]:
+    found = [one for one in known.client.subscriptions if is_one(one)]
+    yield from found[:_MOST_OF_A_KIND]
+
+
+def _disconnect(client: ClientFacts) -> str:
+    return f"/amps/administrator/clients/{client.number}/disconnect"
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _not_logged_on,
+    _stopped_reading,
+    _reads_slowly,
+    _offline,
+    _near_limits,
+    _queries_first,
+    _full_backlogs,
+    _held_back,
+    _replays,
+    _paused,
+    _commands,
+    _costly_filters,
+    _conflated,
+    _entitled,
+    _busy_engine,
+)

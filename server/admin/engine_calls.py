@@ -1,0 +1,150 @@
+"""Calls on the engine's thread, and a time limit for their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from server.admin.http.messages import Refusal
+from server.security.deferred import Later, when_decided
+
+_Result = TypeVar("_Result")
+
+_PATIENCE: Final = 10.0
+"""Seconds that an answer may take."""
+_DECISION_PATIENCE: Final = 35.0
+"""The same for decisions on logons, which have limits of their own."""
+
+
+class EngineSide:
+    """The engine's thread, as the admin interface sees it.
+
+    Args:
+        post: schedules a call on the engine's thread.
+    """
+
+    def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
+        self._post = post
+        self._tasks: set[asyncio.Task[None]] = set()  # the event loop keeps weak references only
+
+    async def ask(self, question: Callable[[], _Result], seconds: float = _PATIENCE) -> _Result:
+        """Call a function on the engine's thread, and return its result.
+
+        Args:
+            question: takes no longer than a command may; its result is immutable, or not
+                shared.
+            seconds: the time limit.
+
+        Raises:
+            Refusal: the engine is so busy that it has not called it in time, or it stops.
+        """
+        answer: Future[_Result] = Future()
+
+        def call() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # the caller has given up
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._call(call)
+        return await within_limit(answer, "The engine", seconds)
+
+    async def decide(self, question: Callable[[], Later[_Result]]) -> _Result:
+        """Call a function on the engine's thread, and wait for its decision.
+
+        Args:
+            question: returns the decision, or the promise of one.
+
+        Raises:
+            Refusal: the decision takes too long, or the engine stops.
+        """
+        answer: Future[_Result] = Future()
+
+        def give(result: _Result) -> None:
+            if not answer.cancelled():
+                answer.set_result(result)
+
+        def call() -> None:
+            try:
+                when_decided(question(), give)
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._call(call)
+        return await within_limit(answer, "Who decides on logons", _DECISION_PATIENCE)
+
+    def tell(self, call: Callable[[], None]) -> None:
+        """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""
+        with suppress(Refusal):
+            self._call(call)
+
+    async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
+        """Run a coroutine on the engine's thread that may take a while.
+
+        Args:
+            deed: returns the coroutine, which lets other tasks run meanwhile; it runs to its end,
+                also if its caller has given up.
+
+        Returns:
+            The coroutine's result.
+
+        Raises:
+            Refusal: it has not ended in time, and goes on, or the engine stops.
+        """
+        answer: Future[_Result] = Future()
+
+        async def do() -> None:
+            try:
+                result = await deed()
+            except Exception as error:
+                if not answer.cancelled():
+                    answer.set_exception(error)
+            else:
+                if not answer.cancelled():
+                    answer.set_result(result)
+
+        def call() -> None:
+            task = asyncio.get_running_loop().create_task(do())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._call(call)
+        return await within_limit(answer, "The engine")
+
+    def _call(self, call: Callable[[], None]) -> None:
+        """Schedule a call on the engine's thread.
+
+        Raises:
+            Refusal: the engine stops.
+        """
+        try:
+            self._post(call)
+        except RuntimeError:
+            raise Refusal(503, "The instance is stopping.") from None
+
+
+async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:
+    """Wait for the result of another thread.
+
+    Args:
+        answer: its result.
+        who: the other side, for the text that says that it takes too long.
+        seconds: the time limit.
+
+    Raises:
+        Refusal: the result takes too long.
+    """
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
+    except TimeoutError:
+        text = f"{who} is busy: no answer within {seconds:g} s. Try again in a moment."
+        raise Refusal(503, text, (("Retry-After", "10"),)) from None
+    except asyncio.CancelledError:
+        if not answer.cancelled():
+            raise  # it is the caller that has been cancelled
+        raise Refusal(503, "The instance is stopping.") from None

@@ -1,0 +1,196 @@
+"""Recorded samples: a whole sample, one value over time, and the list of their moments.
+
+Source: AMPS User Guide, Time Range Selection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from server.admin.documents import over_time
+from server.admin.documents.values import text_of
+from server.admin.engine_calls import within_limit
+from server.admin.http.messages import JSON, XML, Refusal, Request, Response
+from server.admin.paths import taken_apart
+from server.admin.time_range import Moments, read_moments
+from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, Tree
+from server.statistics.reader import BusyError
+from server.statistics.schema import Value
+from server.statistics.timestamps import to_text
+
+if TYPE_CHECKING:
+    from server.admin.access import Access, Visitor
+    from server.statistics.history import History
+    from server.statistics.statistics_thread import Keeper
+
+_Result = TypeVar("_Result")
+
+_PAGE: Final = 10_000
+"""Values per request to the database."""
+
+
+class Past:
+    """Answers from the recorded samples.
+
+    Args:
+        statistics: has recorded them.
+        access: checks the visitor's entitlement.
+    """
+
+    def __init__(self, statistics: Keeper, access: Access) -> None:
+        self._statistics = statistics
+        self._access = access
+
+    async def ask(self, question: Callable[[History], _Result]) -> _Result:
+        """Put a question to the recorded samples.
+
+        Raises:
+            Refusal: the database is busy, or cannot be read.
+        """
+        try:
+            return await within_limit(self._statistics.ask(question), "The statistics database")
+        except (BusyError, sqlite3.Error) as error:
+            text = f"The statistics database cannot be read: {error}."
+            raise Refusal(503, text, (("Retry-After", "10"),)) from None
+
+    async def tree_at(self, timestamp: int) -> Tree:
+        """Return the tree of a sample that was taken at a moment.
+
+        Raises:
+            Refusal: there is none.
+        """
+        snapshot = await self.ask(lambda history: history.snapshot(timestamp))
+        if snapshot is None:
+            raise Refusal(
+                404,
+                f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and "
+                f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+            )
+        return Tree(snapshot)
+
+    async def leaf(self, tree: Tree, node: Node, form: str, moments: Moments) -> Response:
+        """Return a leaf's values within a time.
+
+        Args:
+            tree: the last sample.
+            node: the leaf, which may have gone.
+            form: the form of the document.
+            moments: the time.
+
+        Raises:
+            Refusal: it is no leaf, or nothing is known of it.
+        """
+        if node.field is None:
+            raise Refusal(
+                400,
+                f"{node.path} has many values, and a time range is for one of them: add its name, "
+                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+            )
+        first = await self._values(tree, node, moments)
+        if not first and not tree.is_there(node):
+            raise Refusal(404, f"Nothing is known of {node.path} within that time.")
+        return Response(
+            self._pages(tree, node, form, moments, first),
+            content_type=over_time.FORMS[form].content_type,
+        )
+
+    async def _values(self, tree: Tree, node: Node, moments: Moments) -> list[tuple[int, Value]]:
+        """Return the first page of a leaf's values within a time."""
+        resource, field = node.place.resource, node.field
+        if resource is None or field is None:
+            return []
+        if not resource.table:  # a value that is not recorded never changes
+            now, value = tree.snapshot.timestamp, tree.value(node)
+            is_within = value is not None and moments.first <= now <= moments.last
+            return [(now, value)] if is_within and value is not None else []
+        return await self.ask(
+            lambda history: history.values(
+                resource, node.id or "", field.name, moments.first, moments.last, _PAGE
+            )
+        )
+
+    async def _pages(
+        self,
+        tree: Tree,
+        node: Node,
+        form: str,
+        moments: Moments,
+        values: list[tuple[int, Value]],
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a leaf's values, page by page."""
+        written, field = over_time.FORMS[form], node.field
+        if field is None:
+            return
+        yield written.before(node).encode()
+        lead = ""
+        while values:
+            texts = [
+                written.value(to_text(timestamp), text_of(field, value))
+                for timestamp, value in values
+            ]
+            yield (lead + written.between.join(texts)).encode(errors="replace")
+            lead = written.between
+            rest = Moments(values[-1][0] + 1, moments.last)
+            values = await self._values(tree, node, rest) if len(values) == _PAGE else []
+        yield written.after(node).encode()
+
+    async def moments(self, request: Request, visitor: Visitor) -> Response:
+        """Answer a request for the moments of samples.
+
+        Raises:
+            Refusal: the visitor may not see them, or the request is invalid.
+        """
+        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{MOMENT}")
+        range_ = read_moments(request.query) or Moments(0, 1 << 62)
+        form = taken_apart(request.segments)[1]
+        written = _TIMESTAMPS.get(form)
+        if written is None:
+            raise Refusal(404, f"There is no form {form!r} of this; expected json, xml or csv.")
+        first = await self._timestamps(range_)
+        return Response(
+            self._timestamp_pages(written, range_, first), content_type=written.content_type
+        )
+
+    async def _timestamps(self, range_: Moments) -> list[int]:
+        return await self.ask(lambda history: history.timestamps(range_.first, range_.last, _PAGE))
+
+    async def _timestamp_pages(
+        self, written: _List, range_: Moments, found: list[int]
+    ) -> AsyncGenerator[bytes, None]:
+        yield written.before.encode()
+        lead = ""
+        while found:
+            texts = [written.line.format(to_text(timestamp)) for timestamp in found]
+            yield (lead + written.between.join(texts)).encode()
+            lead = written.between
+            rest = Moments(found[-1] + 1, range_.last)
+            found = await self._timestamps(rest) if len(found) == _PAGE else []
+        yield written.after.encode()
+
+
+class _List(msgspec.Struct, frozen=True):
+    """The format of a list of moments."""
+
+    content_type: str
+    before: str
+    line: str
+    between: str
+    after: str
+
+
+_TIMESTAMPS: Final = {
+    "": _List(over_time.FORMS[""].content_type, "", "{}\n", "", ""),
+    "csv": _List(over_time.FORMS["csv"].content_type, "", "{}\n", "", ""),
+    "json": _List(JSON, '{"amps":{"instance":{"timestamp":[', '"{}"', ",", "]}}}"),
+    "xml": _List(
+        XML,
+        "<amps>\n<instance>\n",
+        "<timestamp>{}</timestamp>\n",
+        "",
+        "</instance>\n</amps>\n",
+    ),
+}

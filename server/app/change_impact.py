@@ -1,0 +1,84 @@
+"""Finds the consequences of a configuration change for operators and clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from config_schema.schema import ROOT
+from config_schema.spec import ModuleSpec
+from server.app.change_impact_rules import (
+    CONCERNS,
+    ENTRIES,
+    REORDERED,
+    SECURITY,
+    SECURITY_RULE,
+    SETTINGS,
+    Case,
+    Concern,
+    Rule,
+)
+
+if TYPE_CHECKING:
+    from config_schema.settings import Change, Entry
+    from config_schema.spec import AdminSpec, InstanceSpec, TransportSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """The consequence of a change.
+
+    Attributes:
+        concern: the data, systems or people concerned.
+        text: the consequence in sentences; "" if the change explains itself.
+    """
+
+    concern: Concern
+    text: str
+
+
+def consequence_of(change: Change, old: InstanceSpec, new: InstanceSpec) -> Consequence:
+    """Return the consequence of a change.
+
+    Args:
+        change: one difference.
+        old: the instance before the change.
+        new: the instance after it.
+    """
+    concern, words = _rule(change)
+    if any(map(_secures, (change.before, change.after), (old, new))):
+        concern = Concern.SECURITY
+    case = Case(change, old, new)
+    if isinstance(words, str):
+        return Consequence(concern, words.format(old=case.before, new=case.after))
+    return Consequence(concern, words(case))
+
+
+def _rule(change: Change) -> Rule:
+    path = (change.entries[-1].path if change.entries else change.path).removeprefix(f"{ROOT}/")
+    if change.kind == "reordered":
+        return REORDERED
+    if not change.key:
+        return ENTRIES.get((change.kind, path), (_concern(path), ""))
+    section = change.key.partition("/")[0]
+    if section in SECURITY:
+        return SECURITY_RULE
+    settings = SETTINGS.get(path, {})
+    return settings.get(change.key, settings.get(section, (_concern(path), "")))
+
+
+def _secures(entry: Entry | None, instance: InstanceSpec) -> bool:
+    """Return whether a part is a module that authentication or entitlement uses."""
+    if entry is None or not isinstance(entry.part, ModuleSpec):
+        return False
+    places: list[InstanceSpec | TransportSpec | AdminSpec] = [instance, *instance.transports]
+    if instance.admin is not None:
+        places.append(instance.admin)
+    uses = [use for place in places for use in (place.authentication, place.entitlement)]
+    return any(use is not None and use.module == entry.part.name for use in uses)
+
+
+def _concern(path: str) -> Concern:
+    """Return the default concern of a part of the configuration."""
+    found = (concern for start, concern in CONCERNS.items() if path.startswith(start))
+    return next(found, Concern.OPERATION)

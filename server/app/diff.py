@@ -1,0 +1,226 @@
+"""ampServer --diff: shows the changes if the instance were started with another configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from config_schema.configuration_text import value_shown
+from config_schema.problems import Problem, Problems, Severity
+from config_schema.schema import ROOT
+from config_schema.settings import Change, Entry, Side, compare
+from config_schema.spec import InstanceSpec
+from config_schema.topology import InstanceDescription, check_together, describe
+from server.app.change_impact import Consequence, consequence_of
+from server.app.change_impact_rules import Concern, replicates
+from server.app.check_report import print_problems
+from server.app.configuration import Configuration, read_configuration
+from server.app.stdio import put, say
+
+SAME: Final = 0
+DIFFERENT: Final = 1
+TROUBLE: Final = 2
+
+_INDENT: Final = "    "
+_WIDTH: Final = 100
+_PLACE: Final = re.compile(r"\S+:\d+")
+_WORDS: Final = {"added": " is added", "removed": " is removed", "reordered": " in another order"}
+
+
+def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_json: bool) -> int:
+    """Print the differences of two configurations, and their consequences.
+
+    Args:
+        paths: the configuration in use, the one to replace it, and those of instances that it
+            replicates with.
+        defines: variables given on the command line.
+        as_json: print a JSON object.
+
+    Returns:
+        The exit code, like that of diff(1): 0 if nothing would change, 1 if something would, 2 if
+        the configurations cannot be compared.
+
+    Raises:
+        OutputError: the output cannot be written.
+    """
+    read = [read_configuration(path, defines) for path in paths]
+    for one in read:
+        print_problems(one.problems, Severity.ERROR)
+    old, new, *peers = read
+    specs = [one.spec for one in read if one.spec is not None]
+    before, after = old.settings, new.settings
+    if len(specs) < len(read) or before is None or after is None:
+        unusable = [one.path for one in read if one.spec is None]
+        say(f"not compared: {' and '.join(unusable)} cannot be used")
+        return TROUBLE
+    changes = compare(before, after)
+    secrets = old.secrets | new.secrets
+    found = [
+        (_without_secrets(change, secrets), consequence_of(change, specs[0], specs[1]))
+        for change in changes
+    ]
+    refusals = _new_refusals(specs[0], specs[1], specs[2:])
+    refusals.hide(frozenset().union(*(one.secrets for one in read)))
+    if as_json:
+        put(f"{_as_json(old.path, new.path, found, refusals)}\n")
+    elif found or refusals:
+        put("".join(f"{line}\n" for line in _as_text(found, refusals)))
+    _conclude(old, new, found, refusals, peers)
+    return DIFFERENT if found else SAME
+
+
+def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
+    """Return a change with secrets redacted."""
+    name = change.path.rpartition("/")[2]
+    old, new = (
+        side and replace(side, text=value_shown(name, side.text, secrets))
+        for side in (change.old, change.new)
+    )
+    return replace(change, old=old, new=new)
+
+
+def _new_refusals(old: InstanceSpec, new: InstanceSpec, peers: Sequence[InstanceSpec]) -> Problems:
+    """Return the errors of replication with other instances that only the new configuration has."""
+    refusals = Problems()
+    if not peers:
+        return refusals
+    others = [describe(peer) for peer in peers]
+    known = {_essence(problem) for problem in _errors(describe(old), others)}
+    for one in _errors(describe(new), others):
+        if _essence(one) not in known:
+            refusals.add(one)
+    return refusals
+
+
+def _errors(
+    instance: InstanceDescription, others: Sequence[InstanceDescription]
+) -> Iterator[Problem]:
+    for finding in check_together([instance, *others]):
+        if finding.is_error:
+            yield finding.problem
+
+
+def _essence(problem: Problem) -> tuple[str, str]:
+    """Return the element and message of a problem, without locations."""
+    return problem.element, _PLACE.sub("", problem.message)
+
+
+def _conclude(
+    old: Configuration,
+    new: Configuration,
+    found: Sequence[tuple[Change, Consequence]],
+    refusals: Problems,
+    peers: Sequence[Configuration],
+) -> None:
+    if not found:
+        say(f"{old.path} and {new.path} amount to the same")
+        return
+    count = "1 difference" if len(found) == 1 else f"{len(found)} differences"
+    graver = [concern for concern in Concern if concern is not Concern.OPERATION]
+    counts = {
+        concern: sum(consequence.concern is concern for _, consequence in found)
+        for concern in graver
+    }
+    listed = ", ".join(f"{number} {concern}" for concern, number in counts.items() if number)
+    say(f"{count}{f' ({listed})' if listed else ''}; the new file counts from the next start on")
+    if refusals:
+        say("links with other instances would be refused: see above")
+    both = [one.spec for one in (old, new) if one.spec is not None]
+    if counts[Concern.PEERS] and not peers and any(map(replicates, both)):
+        say("give the files of the other instances as well to see whether their links still fit")
+
+
+# Text output
+
+
+def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) -> Iterator[str]:
+    for change, consequence in found:
+        yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
+        for mark, side in (("-", change.old), ("+", change.new)):
+            if side is not None:
+                yield f"  {mark} {side.location}: {_text(side)}"
+        if consequence.text:
+            yield textwrap.fill(
+                consequence.text,
+                _WIDTH,
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    for problem in refusals:
+        yield f"{Concern.PEERS}: {problem}"
+
+
+def _title(change: Change) -> str:
+    """Return the path of entries and the element, as in `SOW/Topic orders (json): Key`."""
+    title, around = "", ROOT
+    for entry in change.entries[1:]:
+        tag = entry.path.removeprefix(f"{around}/")
+        title += f"{tag} {entry.name}: " if entry.name else f"{tag}/"
+        around = entry.path
+    if change.kind == "reordered":
+        title += change.path.removeprefix(f"{around}/")
+    return f"{title}{change.key}".rstrip(":/ ") or ROOT
+
+
+def _text(side: Side) -> str:
+    return f"{side.text} (default)" if side.is_default else side.text
+
+
+# JSON output
+
+
+def _as_json(
+    old: str,
+    new: str,
+    found: Sequence[tuple[Change, Consequence]],
+    refusals: Problems,
+) -> str:
+    document = {
+        "old": old,
+        "new": new,
+        "same": not found,
+        "changes": [_change(change, consequence) for change, consequence in found],
+        "refusals": [
+            {
+                "file": problem.location.file,
+                "line": problem.location.line,
+                "element": problem.element,
+                "message": problem.message,
+            }
+            for problem in refusals
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _change(change: Change, consequence: Consequence) -> dict[str, Any]:
+    return {
+        "kind": change.kind,
+        "concern": consequence.concern,
+        "element": f"/{change.path}",
+        "entry": [_entry(entry) for entry in change.entries[1:]],
+        "old": _side(change.old),
+        "new": _side(change.new),
+        "meaning": consequence.text,
+    }
+
+
+def _entry(entry: Entry) -> dict[str, str]:
+    return {"element": f"/{entry.path}", "name": entry.name}
+
+
+def _side(side: Side | None) -> dict[str, Any] | None:
+    if side is None:
+        return None
+    return {
+        "value": side.text,
+        "default": side.is_default,
+        "file": side.location.file,
+        "line": side.location.line,
+    }

@@ -1,0 +1,260 @@
+"""ampServer --explain: an element's purpose, allowed values, and uses in a configuration."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from config_schema.configuration_text import value_shown
+from config_schema.document import Node
+from config_schema.problems import Location, Severity
+from config_schema.reference_page import examples, facts, occurrence, short
+from config_schema.schema import ROOT, ElementDoc, children, elements
+from config_schema.settings import Entry, UnknownElementError, at_line, find_elements, nodes_at
+from server.app.check_report import print_problems, report
+from server.app.configuration import read_configuration
+from server.app.stdio import put, say
+
+_LINE: Final = re.compile(r"(?:(.+):)?(\d+)")
+_MOST: Final = 5
+"""If more elements share a name, only those in the configuration are explained."""
+
+_INDENT: Final = "    "
+_WIDTH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One occurrence of an element in the configuration.
+
+    Attributes:
+        entry: the title of the part that contains it.
+        text: its value, or the default, with secrets redacted.
+        location: its location; None for a default.
+    """
+
+    entry: str
+    text: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    """An element, with all paths that share its documentation, and its uses."""
+
+    doc: ElementDoc
+    paths: tuple[str, ...]
+    uses: tuple[_Use, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The configuration: its tree, files, effective settings (if it can be used) and secrets."""
+
+    root: Node
+    files: Sequence[str]
+    settings: Entry | None
+    secrets: frozenset[str]
+
+
+def explain_elements(
+    path: str, names: Sequence[str], defines: Mapping[str, str], *, as_json: bool
+) -> int:
+    """Print the documentation of elements and their uses in a configuration.
+
+    Args:
+        path: the configuration.
+        names: names or paths of elements; or lines, as `12` or `part.xml:12`.
+        defines: variables given on the command line.
+        as_json: print a JSON object.
+
+    Returns:
+        The exit code: 1 if the configuration cannot be read, or a name matches no element.
+
+    Raises:
+        OutputError: the output cannot be written.
+    """
+    read = read_configuration(path, defines)
+    if read.root is None or read.root.tag != ROOT:
+        return report(path, read.problems)
+    if read.spec is None:
+        print_problems(read.problems, Severity.ERROR)
+        say(f"{path} cannot be used: what it says is shown, and not what that amounts to")
+    files = read.document.files if read.document else (path,)
+    subject = _Subject(read.root, files, read.settings, read.secrets)
+    found: list[_Explanation] = []
+    code = 0
+    for name in names:
+        try:
+            found += _explanations(name, subject)
+        except UnknownElementError as error:
+            say(f"ampServer: {error}")
+            code = 1
+    if as_json:
+        put(f"{_as_json(path, found)}\n")
+    elif found:
+        put("".join(f"{line}\n" for line in _as_text(found)))
+    return code
+
+
+def _explanations(name: str, subject: _Subject) -> list[_Explanation]:
+    line = _LINE.fullmatch(name)
+    if line is None:
+        return _of_names(find_elements(name), subject)
+    number = int(line[2])
+    path, node = at_line(subject.root, subject.files, line[1] or "", number)
+    if number > (count := _lines(node.location.file)):
+        lines = "1 line" if count == 1 else f"{count} lines"
+        raise UnknownElementError(f"{node.location.file} has {lines}, and no line {number}")
+    doc = elements().get(path)
+    if doc is None:
+        raise UnknownElementError(
+            f"{node.location}: {node.written} is up to the module whose option it is"
+        )
+    uses = [use for use in _uses(path, subject) if use.location == node.location]
+    return [_Explanation(doc, (path,), tuple(uses))]
+
+
+def _lines(file: str) -> float:
+    """Return the number of lines of a file; infinity if it can no longer be read."""
+    try:
+        content = Path(file).read_bytes() if Path(file).is_file() else None
+    except OSError:
+        content = None
+    return math.inf if content is None else len(content.splitlines())
+
+
+def _of_names(docs: Sequence[ElementDoc], subject: _Subject) -> list[_Explanation]:
+    """Explain elements; those that differ only in path, such as queues of all kinds, once."""
+    alike: dict[ElementDoc, list[str]] = {}
+    for doc in docs:
+        alike.setdefault(replace(doc, path=doc.name), []).append(doc.path)
+    found = [
+        _Explanation(
+            elements()[paths[0]],
+            tuple(paths),
+            tuple(use for path in paths for use in _uses(path, subject)),
+        )
+        for paths in alike.values()
+    ]
+    written = [one for one in found if any(use.location for use in one.uses)]
+    if len(found) <= _MOST or not written:
+        return found
+    others = [path for one in found if one not in written for path in one.paths]
+    if others:
+        say(f"not there, and not explained: {', '.join(map(short, others))}")
+    return written
+
+
+def _uses(path: str, subject: _Subject) -> list[_Use]:
+    """Return the uses of an element in each part of the configuration that may contain it."""
+    found = list(_in_entries(path, subject.settings, "")) if subject.settings else []
+    if not found:
+        nodes = nodes_at(subject.root, path)
+        found = [_Use("", node.text, node.location) for node in nodes]
+    name = path.rpartition("/")[2]
+    return [replace(use, text=value_shown(name, use.text, subject.secrets)) for use in found]
+
+
+def _in_entries(path: str, entry: Entry, around: str) -> Iterator[_Use]:
+    title = ", ".join(filter(None, (around, entry.name)))
+    if entry.path == path:
+        yield _Use(title, "", entry.location)
+    for setting in entry.settings.values():
+        if setting.path == path and not setting.items:
+            yield _Use(title, setting.text, None)
+        elif setting.path == path:
+            yield from (_Use(title, item.text, item.location) for item in setting.items)
+    for inner in entry.entries:
+        yield from _in_entries(path, inner, title)
+
+
+# Text output
+
+
+def _as_text(found: Sequence[_Explanation]) -> Iterator[str]:
+    for position, one in enumerate(found):
+        if position:
+            yield ""
+        yield ", ".join(map(short, one.paths))
+        yield _wrapped(f"{one.doc.documentation} ({occurrence(one.doc)})")
+        for label, text in facts(one.doc):
+            yield _wrapped(f"{label}: {text}")
+        inside = children(one.doc.path)
+        if inside:
+            yield _wrapped(f"Contains: {', '.join(inside)}")
+        for example in examples(one.doc):
+            yield f"{_INDENT}Example: {example.splitlines()[0]}"
+            yield from (f"{_INDENT}  {line}" for line in example.splitlines()[1:])
+        yield ""
+        yield from _uses_as_text(one)
+
+
+def _uses_as_text(one: _Explanation) -> Iterator[str]:
+    if not one.uses:
+        yield f"{_INDENT}It is not in the configuration."
+    rows = [(use.entry, _text(use), str(use.location or "")) for use in one.uses]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)] if rows else [0, 0]
+    for entry, text, location in rows:
+        columns = [entry.ljust(widths[0]), text.ljust(widths[1]), location]
+        yield f"{_INDENT}{'  '.join(filter(str.strip, columns))}".rstrip()
+
+
+def _text(use: _Use) -> str:
+    text = " ".join(use.text.split())
+    return text if use.location else f"{text} (default)"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# JSON output
+
+
+def _as_json(path: str, found: Sequence[_Explanation]) -> str:
+    content = {"file": path, "elements": [_element(one) for one in found]}
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _element(one: _Explanation) -> dict[str, Any]:
+    doc = one.doc
+    return {
+        "paths": [f"/{path}" for path in one.paths],
+        "documentation": doc.documentation,
+        "required": doc.required,
+        "repeatable": doc.repeatable,
+        "type": doc.type_name,
+        "expected": doc.expected,
+        "values": doc.values,
+        "default": doc.default,
+        "synonyms": doc.synonyms,
+        "no_effect": doc.effect,
+        "modules": doc.modules,
+        "examples": list(examples(doc)),
+        "since": doc.since,
+        "here": [_use(use) for use in one.uses],
+    }
+
+
+def _use(use: _Use) -> dict[str, Any]:
+    return {
+        "entry": use.entry,
+        "value": use.text,
+        "default": use.location is None,
+        "file": use.location.file if use.location else None,
+        "line": use.location.line if use.location else None,
+    }

@@ -1,0 +1,238 @@
+"""Checks, shows or runs a configuration, as the options of ampServer request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import setproctitle
+import uvloop
+
+from actions.explain import explain
+from actions.local_zone import local_zone
+from config_schema.configuration_text import document_shown, shown
+from config_schema.document import Document
+from config_schema.problems import Problems, Severity
+from config_schema.spec import InstanceSpec, LogTargetSpec
+from server.app import access_report
+from server.app.background_output import background_output, takes_data
+from server.app.banner import BANNER
+from server.app.check_report import Together, print_problems, report
+from server.app.configuration import read_configuration
+from server.app.daemon import detach
+from server.app.startup_log import announce
+from server.app.stdio import OutputError, put, say
+from server.app.wiring.access_explanation import Question, explain_access
+from server.app.wiring.foreign_files import ForeignFilesError, refuse_foreign_files
+from server.app.wiring.instance import Instance, StartError
+from server.app.wiring.plan import as_graphviz, as_text, plan_runtime
+from server.app.wiring.provision import ProvisionError
+from server.app.wiring.renamed_instance import log_journals_of_others
+from server.app.wiring.start_check import check_start
+from server.log.event_log import PROBLEM_IDS, EventLog
+from server.log.targets import LogTargetError
+from server.log.targets.console import DESCRIPTORS
+from server.log.targets.memory import MemoryTarget
+from server.process import allocator, garbage_collection
+from server.process.supervisor import Supervisor
+from server.security.modules import SecurityError
+
+_PROBLEM: Final = PROBLEM_IDS[Severity.WARNING]
+_SWITCH_SECONDS: Final = 0.000_5
+"""How long a helper thread may hold the GIL while the engine waits for it, as it does after each
+system call. Python's default of 5 ms would be several scheduling rounds."""
+
+_ERRORS_TO_TERMINAL: Final = LogTargetSpec.plain("stderr", "error")
+"""The log target for modules that are queried before the instance runs."""
+
+_MASK: Final = stat.S_IWGRP | stat.S_IWOTH
+_DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The request of a command line; without a specific task, the configuration is run.
+
+    Attributes:
+        paths: the paths of the configurations; only tasks other than running take several.
+        defines: variables given on the command line.
+        check: report the problems of the configuration.
+        drawing: `graph` or `graphviz`: print the parts of the instance.
+        explain: print what each action does.
+        user: print the permissions of this user; None for no user.
+        topics: topics to report permissions for, besides those of the configuration.
+        admin_paths: paths of the admin interface, likewise.
+        as_json: print JSON.
+        dump: print the configuration expanded.
+        in_background: run as a daemon.
+        set_aside: rename foreign files at the paths of the instance's own files.
+    """
+
+    paths: Sequence[str]
+    defines: Mapping[str, str]
+    check: bool
+    drawing: str | None
+    explain: bool
+    user: str | None
+    topics: Sequence[str]
+    admin_paths: Sequence[str]
+    as_json: bool
+    dump: bool
+    in_background: bool
+    set_aside: bool
+
+
+def fulfil(wish: Wish) -> int:
+    """Execute the request, and return the exit code.
+
+    Raises:
+        OutputError: the requested output cannot be written.
+    """
+    garbage_collection.begin()
+    allocator.keep_some()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    os.environ.update(wish.defines)
+    together = Together()
+    code = max([_fulfil(path, wish, together) for path in wish.paths])
+    return max(code, together.verify(as_json=wish.as_json)) if wish.check else code
+
+
+def _fulfil(path: str, wish: Wish, together: Together) -> int:
+    read = read_configuration(path, wish.defines)
+    problems, document, root, spec = read.problems, read.document, read.root, read.spec
+    if document is not None and document.complete and wish.dump:
+        _dump(document)
+        return 0
+    if document is None or root is None or spec is None:
+        together.lack(path)
+        return report(path, problems, as_json=wish.as_json and wish.check)
+    if not (wish.check or wish.explain or wish.drawing or wish.user is not None):
+        return _run(spec, document, problems, wish)
+    check_start(spec, root, problems)
+    if wish.drawing and not problems.has_errors:
+        put(f"{_DRAWINGS[wish.drawing](plan_runtime(spec, document.secrets))}\n")
+    if wish.explain and not problems.has_errors:
+        explained = explain(spec, datetime.now(local_zone()))
+        put(f"{shown(explained, document.secrets)}\n")
+    if wish.user is not None and not problems.has_errors:
+        _explain_access(path, spec, wish, wish.user, problems)
+    together.add(path, spec, document.secrets)
+    return report(path, problems, as_json=wish.as_json and wish.check)
+
+
+def _dump(document: Document) -> None:
+    """Print a configuration: with secrets redacted on a terminal, else complete, ready to run."""
+    text = document.expanded
+    if sys.stdout.isatty():
+        text = document_shown(document)
+        if text != document.expanded:
+            say("secrets are not shown on a terminal: a file or a pipe gets them")
+    put(text, encoding="utf-8")  # the encoding that its XML declaration names
+
+
+def _explain_access(
+    path: str, spec: InstanceSpec, wish: Wish, user: str, problems: Problems
+) -> None:
+    """Print the permissions of a user, or record the error that prevents it."""
+    if wish.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
+        problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
+    log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
+    question = Question(user, wish.topics, wish.admin_paths)
+    try:
+        entrances = asyncio.run(explain_access(spec, question, log))
+    except (ProvisionError, SecurityError) as error:
+        problems.error(spec, "", str(error))
+        return
+    finally:
+        log.close()
+    show = access_report.as_json if wish.as_json else access_report.as_text
+    put(f"{show(user, path, entrances)}\n")
+
+
+def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
+    with contextlib.suppress(OutputError):  # the banner is optional
+        if takes_data(DESCRIPTORS["stdout"]):
+            put(f"{BANNER}\n")
+    if wish.in_background:
+        _warn_of_consoles(spec, problems)
+    tell_starter: Callable[[str | None], None] = detach() if wish.in_background else _tell_terminal
+    if spec.process_name is not None:
+        setproctitle.setproctitle(spec.process_name)
+    # Other users must not write to any file or directory, even if the umask would permit it.
+    os.umask(os.umask(_MASK) | _MASK)
+    with background_output():
+        return _serve(spec, document, problems, wish, tell_starter)
+
+
+def _serve(
+    spec: InstanceSpec,
+    document: Document,
+    problems: Problems,
+    wish: Wish,
+    tell_starter: Callable[[str | None], None],
+) -> int:
+    try:
+        recent = None if spec.admin is None else MemoryTarget()
+        log = EventLog(spec.logging, spec.name, recent=recent)
+    except LogTargetError as error:
+        print_problems(problems, Severity.WARNING)
+        tell_starter(shown(str(error), document.secrets))
+        return 1
+    if not _reaches_terminal(log):
+        print_problems(problems, Severity.WARNING)
+    announce(spec, log, problems, document, sys.argv)
+
+    def on_started() -> None:
+        log.allow_rotation()
+        tell_starter(None)
+
+    try:
+        refuse_foreign_files(spec, log, set_aside=wish.set_aside)
+        log_journals_of_others(spec, log)
+        supervisor = Supervisor(os.environ)
+        instance = Instance(spec, log, document, supervisor)
+        uvloop.run(instance.run(on_started))
+    except (ProvisionError, StartError) as error:
+        log.emit("00-0012", reason=shown(str(error), document.secrets))
+        files = error.files if isinstance(error, ForeignFilesError) else ()
+        tell_starter(shown("\n".join((*files, str(error))), document.secrets))
+        return 1
+    finally:
+        log.close()
+    return 0
+
+
+def _warn_of_consoles(spec: InstanceSpec, problems: Problems) -> None:
+    for target in spec.logging:
+        if target.protocol in DESCRIPTORS:
+            problems.warning(
+                target,
+                "Target/Protocol",
+                f"nobody sees {target.protocol} of a server in the background",
+                "add a target of the protocol file or syslog",
+            )
+
+
+def _reaches_terminal(log: EventLog) -> bool:
+    """Return whether a log target already writes configuration problems to standard error."""
+    return any(
+        _PROBLEM in target.wanted and _is_standard_error(DESCRIPTORS[target.spec.protocol])
+        for target in log.targets
+        if target.spec.protocol in DESCRIPTORS
+    )
+
+
+def _is_standard_error(descriptor: int) -> bool:
+    return os.path.sameopenfile(descriptor, DESCRIPTORS["stderr"])
+
+
+def _tell_terminal(failure: str | None) -> None:
+    if failure is not None:
+        say(failure)

@@ -1,0 +1,273 @@
+"""Explains which permissions a user has on an instance, and why: `ampServer --explain-access`.
+
+The modules are made as for a start, and queried as when the user logs on; no transport is opened.
+A web service or a directory that a module needs is queried, too. No password is verified: the user
+is assumed to know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from config_schema.catalogue import ModuleKind
+from server.admin.audit_events import TRANSPORT as ADMIN
+from server.app.wiring.access_resources import resource_of
+from server.app.wiring.catalogue import ProgramCatalogue
+from server.app.wiring.provision import provision_functions
+from server.security.authentication import AcceptAll, Credentials, Origin, RefuseAll
+from server.security.deferred import when_decided
+from server.security.failed_logons import Guarded
+from server.security.http_entitlement.modules import WebEntitlement
+from server.security.modules import make_authenticator, make_entitlement
+from server.security.permissions import Permission, Permit
+from server.security.switches import Switches
+from server.security.users.modules import UsersAuthenticator
+from server.topics.topic import is_reserved
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec, ModuleUse
+    from server.expressions.functions.registry import Functions
+    from server.security.authentication import Authenticator
+    from server.security.entitlement import Entitlement
+    from server.security.permissions import Permissions
+    from server.util.log_protocol import Log
+
+_PATHS: Final = ("/amps/instance", "/amps/host", "/amps/administrator", "/console", "/metrics")
+"""Paths of the admin interface that are always reported."""
+
+_ASKED_WITH_CREDENTIALS: Final = (
+    "the service says what users may do when it is shown their password"
+)
+
+_OWN: Final = "nobody but the server publishes to it"
+
+_READ: Final = "read"
+_WRITE: Final = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An authentication or entitlement module, as reported.
+
+    Attributes:
+        name: its name in the configuration; empty where none is configured.
+        library: the library that it is loaded from; empty for a built-in one.
+        help: its purpose.
+        says: its statement about the user.
+    """
+
+    name: str
+    library: str
+    help: str
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The decision on one operation of the user.
+
+    Attributes:
+        what: `log on`, `replicate`, or a topic or path.
+        access: `read`, `write`, or empty for logons.
+        permit: the decision.
+    """
+
+    what: str
+    access: str
+    permit: Permit
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A transport, or the admin interface.
+
+    Attributes:
+        transport: its name; `amps-admin` for the admin interface.
+        address: the address that it listens on.
+        authentication: the module that decides on logons.
+        entitlement: the module that decides on all other operations.
+        admits: whether a logon can succeed.
+        user: the user name passed to entitlement; empty for an anonymous user.
+        rights: the decisions on the user's operations, as far as they can be known.
+    """
+
+    transport: str
+    address: str
+    authentication: Module
+    entitlement: Module
+    admits: bool
+    user: str
+    rights: tuple[Right, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The subject of a report.
+
+    Attributes:
+        user: the user's name.
+        topics: topics besides those of the configuration.
+        paths: paths of the admin interface besides the default ones.
+    """
+
+    user: str
+    topics: Sequence[str] = ()
+    paths: Sequence[str] = ()
+
+
+async def explain_access(spec: InstanceSpec, question: Question, log: Log) -> list[Entrance]:
+    """Return the permissions of a user on each transport and on the admin interface.
+
+    Args:
+        spec: the instance.
+        question: the user, with further topics and paths.
+        log: gets the log entries of modules.
+
+    Raises:
+        ProvisionError: a function of the configuration cannot be made.
+        SecurityError: a module cannot be made.
+    """
+    asking = _Asking(spec, question, provision_functions(spec, log), log)
+    found = []
+    for transport in spec.transports:
+        address = transport.file_name or str(transport.inet_addr or "")
+        wanted = asking.of_replication() if transport.is_replication else asking.of_client()
+        uses = transport.authentication, transport.entitlement
+        found.append(
+            await asking.entrance(
+                transport.name, address, uses, list(wanted), transport.message_type
+            )
+        )
+    admin = spec.admin
+    if admin is not None and admin.inet_addr is not None:
+        uses = admin.authentication, admin.entitlement
+        wanted = asking.of_admin()
+        found.append(await asking.entrance(ADMIN, str(admin.inet_addr), uses, list(wanted)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    spec: InstanceSpec
+    question: Question
+    functions: Functions
+    log: Log
+
+    def of_client(self) -> Iterator[tuple[str, str, Permission]]:
+        """Yield a client's possible operations: name, access and permission."""
+        yield "log on", "", Permission.LOGON
+        for topic in self._topics():
+            yield topic, _READ, Permission.READ_TOPIC
+            yield topic, _WRITE, Permission.WRITE_TOPIC
+
+    def of_replication(self) -> Iterator[tuple[str, str, Permission]]:
+        """Yield the same for an instance that replicates to this one."""
+        yield "replicate", "", Permission.REPLICATION_LOGON
+        for topic in self._topics():
+            yield topic, "replicate", Permission.REPLICATE_TOPIC
+
+    def of_admin(self) -> Iterator[tuple[str, str, Permission]]:
+        """Yield the same for a user of the admin interface."""
+        for path in dict.fromkeys((*_PATHS, *self.question.paths)):
+            yield path, _READ, Permission.READ_ADMIN
+
+    async def entrance(
+        self,
+        transport: str,
+        address: str,
+        uses: tuple[ModuleUse | None, ModuleUse | None],
+        wanted: Iterable[tuple[str, str, Permission]],
+        message_type: str | None = None,
+    ) -> Entrance:
+        """Query the modules of a transport, and return their decisions."""
+        around = Switches().surroundings(transport, self.spec.modules, self.functions, self.log)
+        authentication = uses[0] or self.spec.authentication
+        entitlement = uses[1] or self.spec.entitlement
+        admitted, user, says = _authenticate(
+            make_authenticator(authentication, around), self.question.user
+        )
+        authenticating = self._module(authentication, ModuleKind.AUTHENTICATION, says)
+        module = make_entitlement(entitlement, around)
+        needs_password = _ASKED_WITH_CREDENTIALS if isinstance(module, WebEntitlement) else ""
+        entitling = self._module(entitlement, ModuleKind.ENTITLEMENT, needs_password)
+        rights: tuple[Right, ...] = ()
+        if admitted and not needs_password:
+            permissions = await _entered(module, user)
+            rights = tuple(self._right(permissions, *one, message_type) for one in wanted)
+            permissions.leave()
+        return Entrance(transport, address, authenticating, entitling, admitted, user, rights)
+
+    def _right(
+        self,
+        permissions: Permissions,
+        what: str,
+        access: str,
+        permission: Permission,
+        message_type: str | None,
+    ) -> Right:
+        """Return the decision on one operation of the user."""
+        if permission is Permission.READ_ADMIN or not access:
+            return Right(what, access, permissions.permit(permission, what if access else ""))
+        resource = resource_of(self.spec, what, message_type)
+        permit = permissions.permit(permission, resource)
+        if resource != what:
+            permit = replace(permit, rule=f"as {resource}, which has its Pattern: {permit.rule}")
+        if permission is Permission.WRITE_TOPIC and permit.allowed and is_reserved(what):
+            permit = self._without_publishing(what, permit)
+        return Right(what, access, permit)
+
+    def _without_publishing(self, topic: str, permit: Permit) -> Permit:
+        """Reduce a write permit for a topic that only the server publishes to."""
+        if any(one.name == topic for one in self.spec.sow):
+            return replace(permit, rule=f"{permit.rule}; to delete records: {_OWN}")
+        return Permit(False, rule=_OWN)
+
+    def _topics(self) -> Iterable[str]:
+        recorded = self.spec.transaction_log
+        journaled = () if recorded is None else recorded.topics
+        return dict.fromkeys(
+            (
+                *(topic.name for topic in self.spec.sow),
+                *(topic.name for topic in journaled if not topic.is_expression),
+                *self.question.topics,
+            )
+        )
+
+    def _module(self, use: ModuleUse | None, kind: ModuleKind, says: str = "") -> Module:
+        if use is None:
+            return Module("", "", "none is configured: everything is allowed", says)
+        catalogue = ProgramCatalogue()
+        built_in = catalogue.modules(kind).get(use.module)
+        if built_in is not None:
+            return Module(use.module, "", built_in.help, says)
+        loaded = next(one for one in self.spec.modules if one.name == use.module)
+        library = catalogue.libraries.get(loaded.library_name)
+        words = "written in Python" if library is None else library.uses[kind].help
+        return Module(use.module, loaded.library, words, says)
+
+
+def _authenticate(module: Authenticator, user: str) -> tuple[bool, str, str]:
+    """Return whether a user can log on, the resulting user name, and a remark."""
+    inner = module.module if isinstance(module, Guarded) else module
+    if isinstance(inner, AcceptAll | RefuseAll):
+        by_certificate = isinstance(inner, AcceptAll) and inner.trust_certificate
+        origin = Origin(certificate_user=user)
+        admission = inner.step(Credentials(user, "", explicit=True, origin=origin))
+        if admission.granted and by_certificate:
+            return True, user, "asks for a certificate that names the user"
+        if admission.granted and user and not admission.user:
+            return True, "", "vouches for no name: entitlement is asked about nobody in particular"
+        return admission.granted, admission.user, admission.reason if not admission.granted else ""
+    if isinstance(inner, UsersAuthenticator):
+        return inner.explain(user)
+    return True, user, "decides when the user logs on; it is taken for granted that it agrees"
+
+
+async def _entered(module: Entitlement, user: str) -> Permissions:
+    """Return a user's permissions once the module has decided."""
+    answer: asyncio.Future[Permissions] = asyncio.get_running_loop().create_future()
+    when_decided(module.enter(user), answer.set_result)
+    return await answer

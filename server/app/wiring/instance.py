@@ -1,0 +1,591 @@
+"""The life cycle of an instance: provision, recover, open, run, close.
+
+Opened parts are closed in reverse order, however far the start came. The event loop, the sockets
+and the signals live here and in transports/; everything below is driven by plain calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from actions.defaults import signals_in_use
+from actions.reset import disconnect_users, reset_entitlement
+from actions.runner import ActionError, Actions
+from actions.services import Services, StopRequested
+from config_schema.configuration_text import document_shown
+from config_schema.document import Document
+from config_schema.spec import (
+    ConflatedTopicSpec,
+    InstanceSpec,
+    QueueSpec,
+    TopicSpec,
+    TransactionLogSpec,
+    ViewSpec,
+)
+from server.admin.interface import AdminError, AdminInterface
+from server.app.wiring.dead_threads import watch_threads
+from server.app.wiring.loop_clock import LoopClock
+from server.app.wiring.provision import (
+    ProvisionError,
+    message_type_modules,
+    provision_functions,
+    provision_message_types,
+    with_unified_fix_tags,
+)
+from server.app.wiring.provision_admin import provision_admin
+from server.app.wiring.provision_console import provision_console
+from server.app.wiring.provision_journal import open_journal, recover
+from server.app.wiring.provision_replication import provision_replication, replicates
+from server.app.wiring.provision_sow import (
+    OpenTopic,
+    TopicOpener,
+    note_who_is_logged,
+    recover_all_chains,
+    rekey_all_records,
+    warn_of_lost_records,
+)
+from server.app.wiring.provision_statistics import Statistics, sources_of
+from server.app.wiring.source_files import source_files
+from server.app.wiring.transport_table import TransportTable
+from server.engine.engine import Engine
+from server.engine.internal_client import InternalClient
+from server.engine.maintenance.certificate_expiry import CertificateCheck
+from server.engine.maintenance.journal_retention import JournalKeeping
+from server.expressions.backends import columns
+from server.expressions.functions.lookups import declared_lookups
+from server.log.event_log import EventLog
+from server.message_types.base import BodyError
+from server.process import garbage_collection
+from server.process.file_watch import FileWatch
+from server.process.minidump import write_minidump
+from server.process.supervisor import Supervisor
+from server.queues.topic.checkpoints import Checkpoints
+from server.queues.topic.context import Surroundings
+from server.queues.topic.peers import Fabric
+from server.queues.topic.queue_table import Queues
+from server.queues.topic.recovery import recover_queues
+from server.replication.anti_entropy.coordinator import Comparing
+from server.replication.anti_entropy.republisher import Repairs
+from server.replication.apply.republish import RepairPublisher
+from server.replication.links.lag_monitor import Lateness
+from server.replication.links.mesh_reports import Reporting
+from server.replication.links.registry import Links
+from server.replication.repair.body_repair import MendingByPeers
+from server.statistics.size_summary import sizes
+from server.statistics.statistics_thread import Keeper
+from server.storage.journal import JournalUnreadable
+from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.lookups import Lookups
+from server.storage.sow.records import NANOSECONDS
+from server.topics.settings import Settings
+from server.topics.transaction_log import TransactionLog
+from server.transports.listener import TransportError
+from server.util.daemon_threads import DaemonThreads
+
+_MOST_THREADS: Final = 16
+"""For blocking calls, such as those that read a file with a password."""
+
+
+class StartError(Exception):
+    """An instance cannot start. The text is for the operator."""
+
+
+class Instance:
+    """A server instance.
+
+    Args:
+        spec: its description.
+        log: its event log.
+        configuration: the document that the description was read from; None if there is none.
+        supervisor: notified of the start's progress, and that the engine's loop runs.
+
+    Raises:
+        ProvisionError: a message type or function cannot be made.
+        StartError: a transport filter cannot be made.
+    """
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        log: EventLog,
+        configuration: Document | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._spec = spec
+        self._supervisor = supervisor or Supervisor({})
+        self._log = log
+        self._lookups = Lookups()
+        self._clock = LoopClock()
+        self._engine = Engine(
+            Settings(
+                instance_name=spec.name,
+                message_types=provision_message_types(spec),
+                message_type_modules=message_type_modules(spec),
+                unified_fix_tags=with_unified_fix_tags(spec),
+                functions=provision_functions(spec, log, self._lookups.find),
+                regex_topics=spec.regex_topic_support,
+            ),
+            log,
+            self._clock,
+            time.perf_counter,
+        )
+        self._engine.switches.reset = partial(reset_entitlement, self._engine)
+        try:
+            self._transports = TransportTable(spec, self._engine)
+        except TransportError as error:
+            raise StartError(str(error)) from None
+        self._fabric = Fabric()
+        self._files = FileWatch(log)
+        self._configuration = configuration
+        self._services = self._make_services()
+        self._actions = Actions(spec, self._services)
+        self._lateness: Lateness | None = None
+        self._reporting: Reporting | None = None
+        self._stop_requested = asyncio.Event()
+        self._stopping_since = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, on_started: Callable[[], None]) -> None:
+        """Start, serve until a signal requests a stop, then stop.
+
+        Args:
+            on_started: called once all transports are open; not if a signal ends the start.
+
+        Raises:
+            StartError: a part cannot be started; all others have been stopped again.
+            ProvisionError: a file or module of a topic cannot be used; likewise.
+        """
+        started_at = time.monotonic()
+        self._loop = loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._log_defect)
+        loop.set_default_executor(DaemonThreads(_MOST_THREADS, "helper"))
+        _allow_all_open_files()
+        self._services.signals.note(signals_in_use(self._spec.actions))
+        try:
+            async with contextlib.AsyncExitStack() as opened:
+                opened.callback(watch_threads(self._log))
+                await self._start(opened)
+                self._clock.watch(self._engine.turns)
+                opened.callback(self._clock.stop)
+                garbage_collection.settle()
+                opened.callback(
+                    garbage_collection.Collecting(
+                        self._engine.clock, self._ended, self._connected
+                    ).stop
+                )
+                self._log.emit("00-0015", seconds=round(time.monotonic() - started_at))
+                on_started()
+                self._supervisor.ready(self._spec.name, self._engine.clock)
+                await self._stop_requested.wait()
+                self._supervisor.stopping()
+                await self._actions.begin_shutdown()
+                await self._close_sessions()
+        except StopRequested as stop:
+            self._request_stop(str(stop))
+        self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
+
+    async def _start(self, opened: contextlib.AsyncExitStack) -> None:
+        check, begin = self._check, self._supervisor.begin
+        self._watch_files(opened)
+        begin("the transaction log is opened")
+        journal = self._open_journal(opened)
+        check()
+        queues = None if journal is None else self._make_queues(journal[1])
+        committer, topics = self._open_topics(opened, check, queues)
+        if queues is not None:
+            self._engine.topics.use_queues(queues)
+        begin("chained ids are checked")
+        recover_all_chains(
+            topics, None if journal is None else journal[1].journal, self._engine, check
+        )
+        if journal is not None:
+            warn_of_lost_records(topics, journal[1].journal, self._engine)
+            begin("records are brought up to date with the log")
+            recover(*journal, self._engine, committer.settle, check)
+            if queues is not None:
+                begin("queues are read from the log")
+                self._recover_queues(queues, journal, opened, check)
+            begin("what other instances have is read from the log")
+            self._replicate(journal[1], opened, check)
+            self._keep_journals(journal[1], opened)
+        begin("SOW keys are checked")
+        rekey_all_records(self._engine, committer.settle, check)
+        note_who_is_logged(self._engine)
+        begin("views are made")
+        self._engine.stores.begin_derived()
+        check()
+        begin("transports are opened")
+        statistics = self._keep_statistics(opened)
+        self._provision_actions(opened)
+        admin = None if statistics is None else self._listen_for_requests(statistics, opened)
+        await self._open_transports(opened)
+        self._check_certificates(opened)
+        await self._actions.start()
+        if admin is not None:
+            admin.serve()
+
+    def _check(self) -> None:
+        """Check for a stop, and report progress to the supervisor; called often during the start.
+
+        Raises:
+            StopRequested: a signal has ended the start.
+        """
+        self._services.signals.check()
+        self._supervisor.go_on()
+
+    def _ended(self) -> int:
+        return self._engine.gone
+
+    def _connected(self) -> int:
+        return len(self._engine.sessions)
+
+    async def enable_transport(self, name: str) -> None:
+        """Open a transport, if it is not open, just as at the start.
+
+        Raises:
+            TransportError: no transport has this name, or it cannot be opened.
+        """
+        await self._transports.enable(name)
+
+    async def disable_transport(self, name: str) -> None:
+        """Close a transport and disconnect its clients, if it is open.
+
+        Raises:
+            TransportError: no transport has this name.
+        """
+        await self._transports.disable(name)
+
+    def _open_journal(
+        self, opened: contextlib.AsyncExitStack
+    ) -> tuple[TransactionLogSpec, TransactionLog] | None:
+        """Open the transaction log, if one is configured, and return it with its configuration.
+
+        Raises:
+            ProvisionError: its files cannot be used.
+        """
+        spec = self._spec.transaction_log
+        if spec is None:
+            return None
+        post = partial(self._post, asyncio.get_running_loop())
+        log = open_journal(self._spec, spec, self._engine, post)
+        opened.callback(log.close)
+        return spec, log
+
+    def _make_queues(self, log: TransactionLog) -> Queues | None:
+        """Create the queues, empty until the log has been read; return None if there are none."""
+        specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
+        if not specs:
+            return None
+        engine, settings = self._engine, self._engine.settings
+        surroundings = Surroundings(
+            log,
+            engine.topics,
+            engine.clock,
+            engine.turns.queue,
+            self._log,
+            self._fabric,
+            self._spec.group,
+            partial(replicates, self._spec),
+        )
+        return Queues(
+            specs, settings.message_types, settings.functions, self._spec.name, surroundings
+        )
+
+    def _recover_queues(
+        self,
+        queues: Queues,
+        journal: tuple[TransactionLogSpec, TransactionLog],
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Recover queues from the log, and store checkpoints of their progress from now on.
+
+        Raises:
+            ProvisionError: the log cannot be read.
+        """
+        spec, log = journal
+        try:
+            begins = recover_queues(queues, log.journal, check, self._log)
+        except JournalUnreadable as error:
+            raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
+        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
+        opened.callback(checkpoints.close)
+
+    def _replicate(
+        self,
+        log: TransactionLog,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+    ) -> None:
+        """Prepare replication, if it is configured; links are made with the transports.
+
+        Raises:
+            ProvisionError: the log cannot be read.
+        """
+        engine = self._engine
+        provided = provision_replication(self._spec, engine, log, check)
+        if provided is None:
+            return
+        replication, remembering = provided
+        opened.callback(remembering.close)
+        self._services.replication = replication
+        links = Links(replication, engine.turns, engine.clock, self._log)
+        links.use_others(self._fabric.receive)
+        self._fabric.use(links, replication.known)
+        self._transports.use_links(links)
+        self._services.links = links
+        self._reporting = Reporting(replication, links, engine.clock)
+        opened.callback(self._reporting.close)
+        self._lateness = Lateness(replication, engine.clock, self._log)
+        opened.callback(self._lateness.close)
+        repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)
+        comparing = Comparing(
+            replication, engine.stores, repairs, links, engine.turns, engine.clock, self._log
+        )
+        self._services.comparing = comparing
+        opened.callback(comparing.close)
+        opened.callback(
+            MendingByPeers(
+                replication.instance,
+                log,
+                links,
+                replication.known,
+                engine.clock,
+                self._log,
+                replication.look_again,
+            ).close
+        )
+
+    def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
+        self._services.journals = JournalKeeping(
+            log, self._engine.stores, self._engine.clock, self._engine.log
+        )
+        opened.push_async_callback(self._services.journals.close)
+
+    def _make_services(self) -> Services:
+        return Services(
+            engine=self._engine,
+            client=partial(InternalClient, self._engine),
+            transports=self._transports,
+            stop=self._request_stop,
+            rotate_logs=self._log.rotate,
+            write_minidump=self._write_minidump,
+            files=self._files,
+        )
+
+    def _watch_files(self, opened: contextlib.AsyncExitStack) -> None:
+        opened.callback(self._files.close)
+        for path in () if self._configuration is None else self._configuration.files:
+            self._files.watch(Path(path), partial(self._say_changed, path))
+        for file, user in source_files(self._spec, self._engine.settings.message_types):
+            self._files.watch(file, partial(self._say_source_changed, file, user))
+        self._transports.watch_certificates(self._files)
+        self._engine.switches.users_files.watch(
+            self._files, partial(disconnect_users, self._engine)
+        )
+
+    def _check_certificates(self, opened: contextlib.AsyncExitStack) -> None:
+        check = CertificateCheck(self._spec, self._engine.clock, self._log)
+        opened.callback(check.close)
+        check.start()
+
+    def _say_changed(self, path: str, change: str) -> None:
+        self._log.emit("00-0040", path=path, change=change)
+
+    def _say_source_changed(self, path: Path, user: str, change: str) -> None:
+        self._log.emit("00-0042", path=path, user=user, change=change)
+
+    def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> Keeper | None:
+        """Start to sample statistics, if the configuration has an Admin section."""
+        admin = self._spec.admin
+        if admin is None:
+            return None
+        tuning = self._spec.tuning
+        statistics = Statistics(
+            admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
+        )
+        opened.callback(statistics.close)
+        statistics.start(
+            sources_of(
+                self._spec,
+                self._engine,
+                self._transports,
+                self._services.replication,
+                self._reporting,
+                statistics.collector,
+            )
+        )
+        self._services.statistics = statistics.keeper
+        return statistics.keeper
+
+    def _listen_for_requests(
+        self, statistics: Keeper, opened: contextlib.AsyncExitStack
+    ) -> AdminInterface | None:
+        """Listen on the address of the admin interface, if any; it answers when all else runs.
+
+        Raises:
+            StartError: it cannot listen on its address.
+        """
+        admin = self._spec.admin
+        if admin is None or admin.inet_addr is None:
+            return None
+        read = self._configuration
+        text = "" if read is None else document_shown(read)
+        secrets = frozenset[str]() if read is None else read.secrets
+        post = partial(self._post, asyncio.get_running_loop())
+        console = partial(
+            provision_console,
+            self._spec,
+            admin,
+            self._engine,
+            self._actions,
+            self._log.recent,
+            statistics,
+            secrets,
+        )
+        interface = provision_admin(
+            self._spec, admin, self._engine, self._services, statistics, post, text, console
+        )
+        opened.callback(interface.close)
+        try:
+            interface.listen(admin.inet_addr)
+        except AdminError as error:
+            raise StartError(str(error)) from None
+        interface.watch_certificates(self._files)
+        return interface
+
+    def _provision_actions(self, opened: contextlib.AsyncExitStack) -> None:
+        opened.push_async_callback(self._actions.close)
+        try:
+            self._actions.provision()
+        except ActionError as error:
+            raise StartError(str(error)) from None
+
+    def _open_topics(
+        self,
+        opened: contextlib.AsyncExitStack,
+        check: Callable[[], None],
+        queues: Queues | None,
+    ) -> tuple[GroupCommit, Sequence[OpenTopic]]:
+        """Recover the SOW topics, and register them with the engine.
+
+        Args:
+            opened: gets the callbacks that close the topics and the committer.
+            check: called between topics; an exception that it raises ends the start.
+            queues: the queues, which can be queried from now on; None if there are none.
+
+        Returns:
+            The group commit that puts their files on stable storage, and the opened topics.
+
+        Raises:
+            ProvisionError: a file or a key generator cannot be used, or a view's messages not made.
+        """
+        post = partial(self._post, asyncio.get_running_loop())
+        committer = GroupCommit(post, start=self._engine.turns.start)
+        opened.callback(committer.close)
+        settings = self._engine.settings
+        if self._spec.sow_stats_interval is not None:
+            self._engine.sow_stats.start(self._spec.sow_stats_interval / NANOSECONDS)
+        opener = TopicOpener(
+            self._spec, settings.message_types, settings.functions, committer, self._log
+        )
+        topics: list[OpenTopic] = []
+        if self._spec.sow:
+            columns.warm_up()
+        for spec in self._spec.sow:
+            check()
+            if isinstance(spec, TopicSpec):
+                self._supervisor.begin(f"records of {spec.name} are read")
+                topic = opener.open(spec)
+                opened.callback(topic.close)
+                topics.append(topic)
+                self._engine.stores.add(topic.sow, topic.commit)
+            elif isinstance(spec, ConflatedTopicSpec | ViewSpec):
+                self._derive(spec)
+            elif queues is not None and (queue := queues.find(spec.message_type, spec.name)):
+                self._engine.stores.add_queue(queue.browsing.records)
+        self._lookups.open(declared_lookups(self._spec.modules), self._engine.stores.find)
+        return committer, topics
+
+    def _derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        try:
+            self._engine.derive(spec)
+        except BodyError as error:
+            raise ProvisionError(spec, f"view {spec.name}: {error}") from None
+
+    def _post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Execute a helper thread's callback on the engine's thread."""
+
+        turns = self._engine.turns
+
+        def make() -> None:
+            begun = turns.elapsed()
+            call()
+            turns.took(turns.elapsed() - begun, ("", "what a helper thread has finished"))
+            self._engine.flush()
+
+        loop.call_soon_threadsafe(make)
+
+    async def _open_transports(self, opened: contextlib.AsyncExitStack) -> None:
+        opened.push_async_callback(self._transports.close)
+        try:
+            await self._transports.open()
+        except TransportError as error:
+            raise StartError(str(error)) from None
+
+    async def _close_sessions(self) -> None:
+        for session in list(self._engine.sessions):
+            session.close("connection closed")
+        while self._engine.ending:
+            await asyncio.sleep(0)  # their time slices
+        self._engine.flush()
+        await asyncio.sleep(0)  # the event loop passes the flushed bytes to the sockets
+
+    def _write_minidump(self) -> Path | None:
+        engine, spec = self._engine, self._spec
+        if spec.mini_dump_directory is None:
+            return None
+        sessions = list(engine.sessions)
+        state = {
+            "sessions": len(sessions),
+            "subscriptions": sum(len(session.subscriptions) for session in sessions),
+            "topics": len(engine.topics),
+        }
+        if self._lateness is not None:
+            state.update(self._lateness.state)
+        if self._services.comparing is not None:
+            state.update(self._services.comparing.findings.state)
+        keeper = self._services.statistics
+        latest = None if keeper is None else keeper.latest
+        return write_minidump(
+            spec.mini_dump_directory,
+            spec.mini_dump_file_mask,
+            spec.name,
+            state,
+            asyncio.all_tasks(self._loop),
+            () if latest is None else sizes(latest),
+        )
+
+    def _request_stop(self, source: str) -> None:
+        self._log.emit("FF-0001", source=source)
+        if not self._stop_requested.is_set():
+            self._stopping_since = time.monotonic()
+            self._stop_requested.set()
+
+    def _log_defect(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        self._log.emit(
+            "01-0004", text=context.get("message", ""), error=repr(context.get("exception"))
+        )
+
+
+def _allow_all_open_files() -> None:
+    """Raise the soft limit of open files to the hard one: every connection needs a descriptor."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,168 @@
+"""The clocks of the engine's thread, and the event loop's timers.
+
+The wall clock is compared with the monotonic one whenever a reading is out of step with the one
+before, and a few times a second. A changed difference means that the clock was set; listeners are
+notified at once, before any code uses the new time.
+
+A process that was paused, or whose loop was blocked, finds its timers overdue and unread data in
+its sockets. The event loop would serve the timers first, and work under way would find its leases
+expired. So the steady clock stops, and overdue timers wait, until the sockets have been read; and
+the pause does not count as silence of a peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.util.clock import MIN_STEP_S, SteadySeconds, WallSeconds
+
+if TYPE_CHECKING:
+    from server.engine.scheduler import Turns
+
+_TICK_S: Final = 0.25
+_PAUSE_S: Final = 0.75
+"""A tick later than this means that the process was paused, or its loop blocked."""
+
+_READ_ROUND_S: Final = 0.02
+"""How long timers wait for the sockets to be read, each time."""
+
+MAX_READ_ROUNDS: Final = 50
+"""After so many rounds timers no longer wait for the commands that have been read."""
+
+_LONGEST_GAP_S: Final = 0.25
+"""Readings of the wall clock farther apart than this are compared with the monotonic clock."""
+
+
+class LoopClock:
+    """The clocks and timers of the running event loop.
+
+    Attributes:
+        ahead: see `Clock`.
+    """
+
+    def __init__(self) -> None:
+        self._last = time.time()
+        self._origin = self._last - time.monotonic()
+        self.ahead = 0.0
+        self._listeners: list[Callable[[float], None]] = []
+        self._latest = time.monotonic()  # the last reading of the steady clock
+        self._held: float | None = None  # its reading while it is stopped
+        self._paused = 0.0
+        self._ticked = 0.0  # 0 before `watch`
+        self._turns: Turns | None = None
+        self._cancel_tick: Callable[[], None] = _nothing
+
+    def watch(self, turns: Turns) -> None:
+        """Start to detect steps and pauses.
+
+        Args:
+            turns: the scheduler, which knows whether commands that have been read are waiting.
+        """
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+        self._ticked = time.monotonic()
+        self._tick()
+
+    def stop(self) -> None:
+        """Stop detecting steps and pauses."""
+        self._cancel_tick()
+
+    def now(self) -> WallSeconds:
+        """Return the wall-clock time. See `Clock.now`."""
+        now = time.time()
+        if not 0.0 <= now - self._last <= _LONGEST_GAP_S:
+            self._compare(now)
+        self._last = now
+        return WallSeconds(now)
+
+    def steady(self) -> SteadySeconds:
+        """Return the time of the steady clock. See `Clock.steady`."""
+        now = time.monotonic()
+        if self._ticked and now - self._ticked > _PAUSE_S:
+            self._hold(now)
+        if self._held is not None:
+            now = self._held
+        self._latest = now
+        return SteadySeconds(self._origin + now)
+
+    def attentive(self) -> SteadySeconds:
+        """Return the time of the steady clock without pauses. See `Clock.attentive`."""
+        return SteadySeconds(self.steady() - self._paused)
+
+    def on_step(self, notify: Callable[[float], None]) -> Callable[[], None]:
+        """Call a function when the wall clock has been set. See `Clock.on_step`."""
+        self._listeners.append(notify)
+        return lambda: self._listeners.remove(notify)
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once after `delay` seconds, unless the function returned is called before."""
+        loop = asyncio.get_running_loop()
+        if delay <= 0:
+            return loop.call_later(0, callback).cancel
+        return _Timer(self, delay, callback).cancel
+
+    def _compare(self, now: float) -> None:
+        """Notify the listeners if the wall clock has been set."""
+        step = now - time.monotonic() - self._origin - self.ahead
+        if abs(step) >= MIN_STEP_S:
+            self.ahead += step
+            self._last = now
+            for notify in tuple(self._listeners):
+                notify(step)
+
+    @property
+    def is_held(self) -> bool:
+        """True while the steady clock is stopped until sockets have been read."""
+        self.steady()
+        return self._held is not None
+
+    def _tick(self) -> None:
+        self.steady()
+        self._ticked = time.monotonic()
+        self._compare(time.time())
+        self._cancel_tick = self._loop.call_later(_TICK_S, self._tick).cancel
+
+    def _hold(self, now: float) -> None:
+        """Stop the steady clock until the sockets have been read."""
+        self._ticked = now
+        if self._held is None:
+            self._held = self._latest
+            self._loop.call_soon_threadsafe(self._loop.call_later, _READ_ROUND_S, self._go_on, 1)
+
+    def _go_on(self, rounds: int) -> None:
+        """Restart the steady clock, unless commands that have been read await execution."""
+        is_reading = self._turns is not None and self._turns.waiting > 0
+        if is_reading and rounds < MAX_READ_ROUNDS:
+            self._loop.call_later(_READ_ROUND_S, self._go_on, rounds + 1)
+        elif self._held is not None:
+            self._paused += time.monotonic() - self._held
+            self._held = None
+
+
+class _Timer:
+    """A timer that, after a pause, fires only once the sockets have been read."""
+
+    __slots__ = ("_callback", "_clock", "_handle")
+
+    def __init__(self, clock: LoopClock, delay: float, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._callback = callback
+        self._handle = asyncio.get_running_loop().call_later(delay, self._fire)
+
+    def cancel(self) -> None:
+        """Cancel the call."""
+        self._handle.cancel()
+
+    def _fire(self) -> None:
+        if self._clock.is_held:
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_later(_READ_ROUND_S, self._fire)
+        else:
+            self._callback()
+
+
+def _nothing() -> None:
+    """Do nothing: stands for the cancellation of the tick before `watch`."""

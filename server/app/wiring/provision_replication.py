@@ -1,0 +1,280 @@
+"""Makes an instance's replication, from its configuration, its log and its stored state.
+
+A cursor of another instance is a position in a *stream*: the part of this log that is replicated
+to a destination. So the name of a stream changes with the identity of the log, and with the
+settings of a Destination that select messages; then the other instance reports its state anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from config_schema.spec import TopicSpec
+from config_schema.topology import describe
+from server.app.wiring.provision import ProvisionError
+from server.expressions import Kind, parse, references
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.inference import as_read
+from server.expressions.message_context import MessageContext
+from server.message_types.base import BodyError
+from server.replication.apply.applier import Incoming
+from server.replication.apply.permissions import IncomingPermits
+from server.replication.core import Routes, Sender, TopicRoute
+from server.replication.links.link_events import Way, link_name
+from server.replication.links.replication_state import OwnDestination, Replication
+from server.replication.links.retention_log import Delays
+from server.replication.links.state_store import Remembering, recollect
+from server.storage.journal import EVENTS, JournalUnreadable, Span, Topic
+from server.topics.publish_tracker import Notes
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
+    from server.engine.engine import Engine
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.replication.links.replication_state import Recollected
+    from server.storage.journal import Cursor, Journal
+    from server.topics.transaction_log import TransactionLog
+
+_NONCE_BITS: Final = 62
+
+Failed = Callable[[Exception], None]
+"""Callback for a filter that raised an exception instead of returning a result."""
+
+
+class JournalSource:
+    """The journal with the interface that a sender uses.
+
+    Args:
+        journal: the journal.
+        is_lost: see `SourceLog.is_lost`.
+    """
+
+    def __init__(self, journal: Journal, is_lost: Callable[[int], bool]) -> None:
+        self._journal = journal
+        self.is_lost = is_lost
+
+    @property
+    def first_txid(self) -> int:
+        """See `SourceLog.first_txid`."""
+        return self._journal.first_txid
+
+    @property
+    def durable_txid(self) -> int:
+        """See `SourceLog.durable_txid`."""
+        return self._journal.durable_txid
+
+    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
+        """See `SourceLog.read_from`."""
+        return self._journal.replay(Span(after), wanted, EVENTS)
+
+
+class ContentFilter:
+    """The Filter of a Topic of a Destination; see `server.replication.core.Filter`.
+
+    A message that cannot be parsed does not match. Functions of the message get its topic and its
+    size; all other properties are NULL.
+
+    Args:
+        text: the filter.
+        message_type: parses the bodies.
+        functions: the functions that it may call.
+        on_failure: called when it fails; the message does not match then.
+    """
+
+    def __init__(
+        self, text: str, message_type: MessageType, functions: Functions, on_failure: Failed
+    ) -> None:
+        expr = parse(text, Kind.STABLE_FILTER, functions)
+        layout = tuple(references(expr))
+        self._extract = message_type.extractor([reference.path for reference in layout])
+        self._test = compile_filter(as_read(expr, message_type), functions, layout)
+        self._on_failure = on_failure
+
+    def __call__(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+        """Return for each message whether it matches."""
+        context = MessageContext()
+        context.topic_name = topic.name
+        return [self._matches(body, context) for body in bodies]
+
+    def _matches(self, body: bytes, context: MessageContext) -> bool:
+        context.message_size = len(body)
+        try:
+            return bool(self._test(self._extract(body), context))
+        except BodyError:
+            return False
+        except Exception as error:  # a defect of one filter must not block the others
+            self._on_failure(error)
+            return False
+
+
+def provision_replication(
+    spec: InstanceSpec,
+    engine: Engine,
+    log: TransactionLog,
+    check: Callable[[], None],
+) -> tuple[Replication, Remembering] | None:
+    """Make the replication of an instance.
+
+    From then on publishers wait for other instances, journals are retained for them, and the state
+    of replication is stored.
+
+    Args:
+        spec: the instance.
+        engine: has the clock, and the time of the engine's thread.
+        log: the transaction log, which has been recovered.
+        check: called now and then; an exception that it raises ends the start.
+
+    Returns:
+        The replication, and the object that stores its state, to be closed with the instance; None
+        if the instance takes no part in replication.
+
+    Raises:
+        ProvisionError: the log cannot be read.
+    """
+    description = describe(spec)
+    if not description.replicates:
+        return None
+    where = spec.transaction_log or spec
+    try:
+        recollected = recollect(log.journal, check, engine.log)
+    except JournalUnreadable as problem:
+        raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
+    destinations = {
+        one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
+    }
+    permits = IncomingPermits()
+    recorder = Incoming(
+        engine.topics,
+        engine.settings.message_types,
+        log,
+        recollected.known,
+        permits,
+        engine.clock,
+        engine.log,
+    )
+    replication = Replication(
+        description,
+        secrets.randbits(_NONCE_BITS),
+        recollected,
+        destinations,
+        spec.tuning.min_sync_destinations or 0,
+        recorder,
+        permits,
+        log,
+        engine.clock,
+        engine.turns.elapsed,
+        engine.log,
+    )
+    log.use_settlement(replication)
+    log.journal.name_places(replication.log_id)
+    log.notes = Notes(
+        recollected.known,
+        recollected.recent,
+        recollected.unsettled,
+        log.settled,
+        log.made_identity,
+    )
+    for name, destination in destinations.items():
+        delays = Delays(name, replication, engine.clock, engine.log)
+        log.hold(
+            partial(_needed_from, destination.sender), f"destination {name}", delays.in_the_way
+        )
+    remembering = Remembering(
+        replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
+    )
+    return replication, remembering
+
+
+def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
+    """Return whether an instance replicates a topic to any destination."""
+    topic = Topic(message_type, name)
+    return any(
+        TopicRoute(one.message_type, one.name).covers(topic)
+        for destination in spec.replication
+        for one in destination.topics
+    )
+
+
+def _needed_from(sender: Sender) -> int:
+    return sender.needed_from
+
+
+def _destination(
+    destination: DestinationSpec,
+    spec: InstanceSpec,
+    engine: Engine,
+    log: TransactionLog,
+    recollected: Recollected,
+) -> OwnDestination:
+    routes = [
+        route
+        for topic in destination.topics
+        for route in _routes(topic, _filter(topic, destination, engine), spec)
+    ]
+    first_txid = log.journal.first_txid
+    known = recollected.acknowledged.get(destination.name)
+    if log.journal.is_cut and known is not None and known < first_txid - 1:
+        engine.log.emit(
+            "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
+        )
+    acknowledged = max(known or 0, first_txid - 1)  # removed entries cannot be waited for
+    sender = Sender(
+        JournalSource(log.journal, log.is_lost),
+        f"{recollected.log_id}/{_digest(destination)}",
+        Routes(routes, destination.pass_through),
+        acknowledged,
+    )
+    transport = destination.transports[0].type if destination.transports else "amps-replication"
+    client = link_name(
+        spec.name, destination.name, destination.group, destination.sync_type, transport
+    )
+    return OwnDestination(destination, sender, Way(client, "", destination.group, "", ""))
+
+
+def _routes(
+    topic: ReplicatedTopicSpec, content_filter: ContentFilter | None, spec: InstanceSpec
+) -> Iterator[TopicRoute]:
+    """Yield the routes of a Topic: its own, and one per SOW topic with a Pattern that it covers."""
+    named = TopicRoute(topic.message_type, topic.name, content_filter)
+    yield named
+    alike = [one for one in spec.sow if one.message_type == topic.message_type]
+    for place, one in enumerate(alike):
+        if not isinstance(one, TopicSpec) or one.pattern is None:
+            continue
+        if named.covers(Topic(one.message_type, one.name)):
+            earlier = frozenset(other.name for other in alike[:place])
+            yield named._replace(name=f"(?:{one.pattern})", others=earlier)
+
+
+def _filter(
+    topic: ReplicatedTopicSpec, destination: DestinationSpec, engine: Engine
+) -> ContentFilter | None:
+    if topic.filter is None:
+        return None
+    settings, has_failed = engine.settings, False
+
+    def failed(error: Exception) -> None:
+        nonlocal has_failed
+        if not has_failed:
+            has_failed = True
+            names = {"destination": destination.name, "topic": topic.name}
+            engine.log.emit("21-0023", **names, problem=f"{type(error).__name__}: {error}")
+
+    message_type = settings.message_types[topic.message_type]
+    return ContentFilter(topic.filter, message_type, settings.functions, failed)
+
+
+def _digest(destination: DestinationSpec) -> str:
+    """Return a digest of the settings that select the messages for a destination."""
+    sent = (
+        [(topic.message_type, topic.name, topic.filter) for topic in destination.topics],
+        destination.pass_through,
+    )
+    return hashlib.blake2b(msgspec.json.encode(sent), digest_size=8).hexdigest()

@@ -1,0 +1,370 @@
+"""Opens the SOW topics: files, key generators, indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.app.wiring.provision import ProvisionError
+from server.storage.journal import JournalUnreadable
+from server.storage.sow.file_store import Recovery, open_store
+from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.keys.chain_file import DamagedChainFileError
+from server.storage.sow.keys.chain_recovery import recover_chains
+from server.storage.sow.keys.chaining import ChainingKeys
+from server.storage.sow.keys.errors import KeyModuleError
+from server.storage.sow.keys.generators import create_key_generator
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.recovery import first_entry_left
+from server.storage.sow.rekey import rekey_records
+from server.storage.sow.slab.slab_file import OtherVersionError
+from server.storage.sow.slab.slab_log import not_stable
+from server.storage.sow.store import ALWAYS, StoredChains, StoreError
+from server.storage.sow.topic_records import SowTopic
+from server.util.file_lock import FileInUseError
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec, TopicSpec
+    from server.engine.engine import Engine
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.storage.journal import Journal
+    from server.storage.sow.keys.key_source import KeySource
+    from server.storage.sow.store import RecordStore, Settled
+    from server.topics.sow_registry import Commit
+    from server.util.log_protocol import Log
+
+
+_AT_ONCE: Final = 1000
+"""Records that are read per batch."""
+
+
+def rekey_all_records(
+    engine: Engine, settle: Callable[[], None], check: Callable[[], None]
+) -> None:
+    """Rekey records if their topics now generate other SOW keys for them.
+
+    Args:
+        engine: has the topics, recovered.
+        settle: waits until every requested commit of a store is done.
+        check: called between some records; an exception that it raises ends the start.
+
+    Raises:
+        ProvisionError: there is no room for a record under its new key, or a record is unreadable.
+    """
+    for sow in engine.stores.topics:
+        try:
+            done = rekey_records(sow, settle, check)
+        except StoreError as error:
+            text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
+            raise ProvisionError(sow.spec, text) from None
+        about = {"topic": sow.name, "message_type": sow.type_name}
+        if done.moved:
+            engine.log.emit("15-0032", **about, records=done.moved)
+        if done.aside:
+            engine.log.emit("15-0017", **about, records=done.aside)
+
+
+def recover_all_chains(
+    topics: Iterable[OpenTopic],
+    journal: Journal | None,
+    engine: Engine,
+    check: Callable[[], None],
+) -> None:
+    """Restore ids of chains that the files of chained ids have lost, from messages.
+
+    Args:
+        topics: the topics, as they were opened.
+        journal: the transaction log, if there is one.
+        engine: has the topics.
+        check: called between some messages; an exception that it raises ends the start.
+
+    Raises:
+        ProvisionError: an id cannot be stored, or the log or a record not be read.
+    """
+    stores = engine.stores
+    for topic in topics:
+        sow, chains = topic.sow, topic.chains
+        if chains is None:
+            continue
+        log = journal if stores.is_journaled(sow) else None
+        try:
+            added = recover_chains(sow, chains, log, stores.find, check)
+            if log is not None:
+                chains.file.synchronise()
+                until = max(log.last_txid, sow.table.store.last_sequence)
+                sow.table.store.note_chains(StoredChains(until, chains.file.size))
+        except (StoreError, JournalUnreadable, OSError) as error:
+            text = f"SOW topic {sow.name}: chained ids not recovered: {_words(error)}"
+            raise ProvisionError(sow.spec, text) from None
+        if added:
+            engine.log.emit(
+                "15-0031",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=chains.file.path,
+                ids=added,
+                source="the records" if log is None else "the transaction log",
+            )
+
+
+def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: Engine) -> None:
+    """Log the topics that are rebuilt from a transaction log without its removed beginning.
+
+    Args:
+        topics: the topics, as they were opened; no log entry has been applied to them yet.
+        journal: the transaction log.
+        engine: has the topics.
+    """
+    for topic in topics:
+        sow = topic.sow
+        if not topic.is_begun or not engine.stores.is_journaled(sow):
+            continue
+        first_txid = first_entry_left(sow, journal)
+        if first_txid is not None:
+            engine.log.emit(
+                "15-0123",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=sow.spec.file_name,
+                first_txid=first_txid,
+            )
+
+
+def note_who_is_logged(engine: Engine) -> None:
+    """Store in the files of topics whether their next changes are in the transaction log.
+
+    Changes made while a topic was not in the log cannot have been lost by the log.
+
+    Args:
+        engine: has the topics, recovered.
+    """
+    for sow in engine.stores.topics:
+        store = sow.table.store
+        if not engine.stores.is_journaled(sow):
+            store.note_beside_log(ALWAYS)
+        elif store.beside_log_until == ALWAYS:
+            store.note_beside_log(store.last_sequence)
+
+
+class OpenTopic(NamedTuple):
+    """A topic with records, ready for use.
+
+    Attributes:
+        sow: the topic.
+        commit: requests that everything so far is put on stable storage.
+        close: releases its files.
+        chains: its key source, if its keys come from chains of ids.
+        is_begun: whether its file was created by this start.
+    """
+
+    sow: SowTopic
+    commit: Commit
+    close: Callable[[], None]
+    chains: ChainingKeys | None = None
+    is_begun: bool = False
+
+
+class TopicOpener:
+    """Opens the topics of one instance.
+
+    Args:
+        spec: the instance.
+        message_types: its message types, by name.
+        functions: the functions that expressions may call.
+        committer: the thread that synchronises files.
+        log: gets entries about recovery and failures to synchronise.
+    """
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        committer: GroupCommit,
+        log: Log,
+    ) -> None:
+        self._modules = {module.name: module for module in spec.modules}
+        self._message_types = message_types
+        self._functions = functions
+        self._committer = committer
+        self._log = log
+
+    def open(self, spec: TopicSpec) -> OpenTopic:
+        """Open one topic, and recover its records.
+
+        Raises:
+            ProvisionError: a file or module cannot be used.
+        """
+        message_type = self._message_types[spec.message_type]
+        generator = self._generator(spec, message_type)
+        outage = _Outage(spec.name, self._log)
+        store, recovery = self._store(spec, outage)
+        sow = SowTopic(spec, message_type, store, self._functions, generator)
+        self._tell_of_others(sow, recovery.topics)
+        for _ in sow.table.build_indexes():
+            pass
+        if isinstance(generator, ChainingKeys):
+            chains = _Chains(sow, generator, self._committer, outage)
+            self._tell_of_chains(spec, generator)
+            return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_begun)
+        return OpenTopic(sow, store.commit, store.close, is_begun=recovery.is_begun)
+
+    def _generator(self, spec: TopicSpec, message_type: MessageType) -> KeySource | None:
+        use = spec.key_generator
+        if use is None:
+            return None
+        module = self._modules[use.module]
+        options: dict[str, Sequence[str]] = {}
+        for source in (module.options, use.options):
+            options |= {option.name: source.all(option.name) for option in source}
+        try:
+            return create_key_generator(module.library, spec.name, message_type, options)
+        except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
+            raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
+
+    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Recovery]:
+        """Open the store of a topic, and return it with a summary of its recovery."""
+        if spec.file_name is None:
+            return MemoryStore(), Recovery(0, 0)
+        try:
+            store, recovery = open_store(
+                Path(spec.file_name),
+                self._committer,
+                outage,
+                topic=spec.name,
+                pattern=spec.pattern is not None,
+                slab_size=spec.slab_size,
+                initial_slabs=spec.initial_slab_count,
+            )
+        except (FileInUseError, OtherVersionError, OSError) as error:
+            raise ProvisionError(spec, f"SOW topic {spec.name}: {_words(error)}") from None
+        about = {"topic": spec.name, "message_type": spec.message_type}
+        if recovery.damage is not None:
+            self._log.emit("15-0009", **about, damage=recovery.damage, path=recovery.set_aside)
+        if recovery.lost_bytes:
+            self._log.emit("15-0010", **about, lost_bytes=recovery.lost_bytes)
+        if recovery.had is not None:
+            self._log.emit("15-0015", **about, path=spec.file_name, size=recovery.had)
+        self._log.emit("15-0008", **about, records=recovery.records)
+        return store, recovery
+
+    def _tell_of_others(self, sow: SowTopic, topics: Set[str]) -> None:
+        """Log records in the file that belong to other topics.
+
+        Args:
+            sow: the topic.
+            topics: the topics that the file names, also those of deleted records.
+        """
+        others = {name for name in topics if not sow.keeps(name)}
+        if not others:
+            return
+        found = [name for name in _topics_of(sow.table.store) if name in others]
+        if found:
+            self._log.emit(
+                "15-0018",
+                topic=sow.name,
+                message_type=sow.type_name,
+                path=sow.spec.file_name,
+                records=len(found),
+                other=min(found),
+            )
+
+    def _tell_of_chains(self, spec: TopicSpec, generator: ChainingKeys) -> None:
+        """Log the losses of the file of chained ids."""
+        file = generator.file
+        about = {"topic": spec.name, "message_type": spec.message_type, "path": file.path}
+        if file.damage is not None:
+            offset, aside = file.damage
+            self._log.emit("15-0030", **about, offset=offset, aside=aside)
+        elif file.lost_bytes:
+            self._log.emit("15-0029", **about, lost_bytes=file.lost_bytes)
+
+
+class _Chains:
+    """Commits and closes the files of a topic whose keys come from chains of ids.
+
+    The ids are committed first: records must not have keys that cannot be generated again.
+
+    Args:
+        sow: the topic.
+        generator: its key source.
+        committer: the thread that synchronises files.
+        outage: notified of failures.
+    """
+
+    def __init__(
+        self, sow: SowTopic, generator: ChainingKeys, committer: GroupCommit, outage: _Outage
+    ) -> None:
+        self._store = sow.table.store
+        self._file = generator.file
+        self._committer = committer
+        self._outage = outage
+
+    def commit(self, then: Settled | None = None) -> None:
+        """Request that everything so far is put on stable storage."""
+        store = self._store
+        stored = StoredChains(store.last_sequence, self._file.size)
+
+        def chains_tried(error: OSError | None) -> None:
+            if error is None:
+                self._note(stored)
+                store.commit(then)
+                return
+            self._outage(error)
+            if then is not None:
+                then(not_stable(self._file.path, error))
+
+        self._file.commit(self._committer, chains_tried)
+
+    def close(self) -> None:
+        """Put everything on stable storage, and release the files."""
+        try:
+            self._file.synchronise()
+            self._note(StoredChains(self._store.last_sequence, self._file.size))
+        except OSError as error:
+            self._outage(error)
+        self._store.close()
+        self._file.close()
+
+    def _note(self, stored: StoredChains) -> None:
+        self._store.note_chains(max(stored, self._store.stored_chains))
+
+
+class _Outage:
+    """Logs once that a topic's files cannot be synchronised, and once that they can be again.
+
+    Args:
+        topic: the topic's name.
+        log: the log.
+    """
+
+    def __init__(self, topic: str, log: Log) -> None:
+        self._topic = topic
+        self._log = log
+        self._lasts = False
+
+    def __call__(self, error: OSError | None) -> None:
+        """Record the outcome of a synchronisation: its error, or None for success."""
+        if error is not None and not self._lasts:
+            self._log.emit("15-0012", topic=self._topic, reason=_words(error))
+        elif error is None and self._lasts:
+            self._log.emit("15-0013", topic=self._topic)
+        self._lasts = error is not None
+
+
+def _topics_of(store: RecordStore) -> Iterator[str]:
+    """Yield the topic of each record."""
+    rows = (row for _, row in store.identities())
+    while some := list(islice(rows, _AT_ONCE)):
+        for record in store.records(some):
+            yield record.topic
+
+
+def _words(error: Exception) -> str:
+    """Return the text of an error: the system's message and the file that it is about."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)

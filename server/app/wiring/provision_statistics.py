@@ -1,0 +1,149 @@
+"""Makes the collector and the keeper of the instance's statistics, and lists their sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from config_schema.topology import describe
+from server.replication.links.mesh_reports import report_of
+from server.statistics.collector import Collector
+from server.statistics.histograms import distributions
+from server.statistics.host import host_sources
+from server.statistics.latencies import LatenciesSource
+from server.statistics.process import process_sources
+from server.statistics.resources import WRITE_LATENCY, WRITE_SIZE
+from server.statistics.sources.caches import CachesSource
+from server.statistics.sources.clients import ClientsSource
+from server.statistics.sources.derived import ConflatedTopicsSource, ViewsSource
+from server.statistics.sources.instance import InstanceSource, TuningSource
+from server.statistics.sources.log_targets import logging_sources
+from server.statistics.sources.mesh import MeshInstancesSource, MeshLinksSource
+from server.statistics.sources.message_types import MessageTypesSource
+from server.statistics.sources.processors import ApiSource, ProcessorsSource, QueriesSource
+from server.statistics.sources.queues import QueuesSource
+from server.statistics.sources.replication import ReplicationSource
+from server.statistics.sources.sow import SowSource
+from server.statistics.sources.subscriptions import PaginationsSource, SubscriptionsSource
+from server.statistics.sources.transaction_log import (
+    HistogramSource,
+    JournalsSource,
+    TransactionLogSource,
+)
+from server.statistics.sources.transports import TransportsSource
+from server.statistics.statistics_thread import Keeper
+
+if TYPE_CHECKING:
+    from config_schema.spec import AdminSpec, InstanceSpec
+    from server.app.wiring.transport_table import TransportTable
+    from server.engine.engine import Engine
+    from server.log.event_log import EventLog
+    from server.replication.links.mesh_reports import Reporting
+    from server.replication.links.replication_state import Replication
+    from server.statistics.sample import Source
+
+_NANOSECONDS: Final = 1_000_000_000
+_MILLISECOND: Final = 1_000_000
+
+
+class Statistics:
+    """The collector and the keeper of an instance's statistics.
+
+    Args:
+        admin: the Admin section, with the file and the sampling interval.
+        engine: the instance's sessions and topics.
+        log: the instance's log.
+        indexed: see `Keeper`.
+
+    Attributes:
+        keeper: stores the samples, on a thread of its own.
+        collector: takes samples.
+    """
+
+    def __init__(
+        self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
+    ) -> None:
+        self.keeper: Final = Keeper(
+            admin.file_name,
+            admin.interval // _MILLISECOND,
+            log,
+            sources=[*host_sources(), *process_sources(), *logging_sources(log.targets)],
+            indexed=indexed,
+        )
+        self.collector: Final = Collector(
+            admin.interval / _NANOSECONDS,
+            self.keeper.take,
+            engine.turns,
+            engine.clock,
+            engine.turns.elapsed,
+            log,
+        )
+
+    def start(self, sources: list[Source]) -> None:
+        """Take the first sample, and one per Interval from then on.
+
+        Args:
+            sources: the sources of statistics, see `sources_of`.
+        """
+        self.keeper.start()
+        self.collector.start(sources)
+
+    def close(self) -> None:
+        """Stop sampling; samples already taken are stored."""
+        self.collector.close()
+        self.keeper.close()
+
+
+def sources_of(
+    spec: InstanceSpec,
+    engine: Engine,
+    transports: TransportTable,
+    replication: Replication | None,
+    reporting: Reporting | None,
+    collector: Collector,
+) -> list[Source]:
+    """Return the sources of statistics of an instance after the recovery of its topics.
+
+    Args:
+        spec: its description.
+        engine: its sessions and topics.
+        transports: its transports.
+        replication: its replication; None if it does not replicate.
+        reporting: the reports received from other instances; None likewise.
+        collector: takes the samples.
+    """
+    log, topics = engine.transaction_log, engine.topics
+    journal = None if log is None else log.journal
+    archive = (
+        None if spec.transaction_log is None else spec.transaction_log.journal_archive_directory
+    )
+    clients, subscriptions = ClientsSource(engine), SubscriptionsSource(engine)
+    return [
+        InstanceSource(spec),
+        clients,
+        ApiSource(engine),
+        QueriesSource(clients),
+        LatenciesSource(distributions(engine)),
+        ProcessorsSource(engine, clients, replication, lambda: collector.lag),
+        subscriptions,
+        PaginationsSource(subscriptions),
+        CachesSource(engine, clients, transports, journal),
+        MessageTypesSource(engine.settings.message_type_modules, spec),
+        SowSource(engine.stores, topics, engine.turns.elapsed),
+        ConflatedTopicsSource(spec.sow, engine.stores),
+        ViewsSource(spec.sow, engine.stores),
+        QueuesSource(topics.queues or (), engine.clock),
+        ReplicationSource(replication),
+        TransactionLogSource(journal),
+        JournalsSource(
+            journal,
+            None if archive is None else Path(archive),
+            tuple if log is None else log.holders,
+        ),
+        HistogramSource(WRITE_LATENCY, None if journal is None else journal.write_latency),
+        HistogramSource(WRITE_SIZE, None if journal is None else journal.write_sizes),
+        TransportsSource(transports, clients),
+        TuningSource(spec),
+        MeshInstancesSource(report_of(describe(spec), [], []), reporting),
+        MeshLinksSource(reporting),
+    ]

@@ -1,0 +1,219 @@
+"""`amps-doctor`: what is the matter with an instance? One report, and one archive for a colleague.
+
+Not in AMPS. `server/cli/doctor/` looks at the instance; here is what is asked for, and where what
+was found goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from server.app.command_line import Parser, directory, file_name, make_parser
+from server.app.stdio import say
+from server.cli.doctor import report
+from server.cli.doctor.admin_interface import Login
+from server.cli.doctor.archive import write_archive
+from server.cli.doctor.configuration import read
+from server.cli.doctor.examination import Question, examine
+from server.cli.doctor.findings import EXIT_STATUS, Examination
+from server.cli.doctor.migration.checklist import as_data, make_checklist
+from server.cli.doctor.migration.text import as_text
+from server.cli.doctor.redaction import Secrets
+from server.cli.entry_point import command
+from server.cli.journal_text import write_out
+
+_NAME: Final = "amps-doctor"
+_USER: Final = "AMPS_ADMIN_USER"
+_PASSWORD: Final = "AMPS_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
+_FAILED: Final = 4
+
+
+@command(_NAME, failed=_FAILED)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Examine an instance, or a configuration of AMPS that is to be migrated.
+
+    Args:
+        arguments: the command line without the program's name; that of the process if None.
+
+    Returns:
+        The exit status: 0 if all is well, 1 if something should be looked at, 3 if something is
+        wrong, 4 if there is no report.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.migrate is not None:
+        return _migrate(options)
+    if options.config is None and options.url is None:
+        parser.error("nothing to look at: give --config FILE, --url URL, or both")
+    moment = datetime.now(UTC)
+    output = Path.cwd() / (options.output or "")
+    secrets = Secrets()
+    try:
+        login = _login(options, secrets)
+    except (OSError, ValueError) as error:
+        say(f"{_NAME}: {options.password_file}: {error}")
+        return _FAILED
+    defines = dict(options.defines)
+    secrets.add(value for name, value in defines.items() if _is_secret(name))
+    question = Question(
+        options.config,
+        options.url,
+        login,
+        defines,
+        options.work_dir and options.work_dir.absolute(),
+        options.minidump,
+    )
+    found = examine(question, secrets)
+    archive = None
+    if not options.no_archive:
+        archive = _archive(found, secrets, moment, output, is_named=options.output is not None)
+    _print(found, secrets, moment, archive, as_json=options.json)
+    return EXIT_STATUS[found.worst]
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    """Print the checklist for the migration of a configuration from AMPS to this server."""
+    secrets = Secrets()
+    configuration = read(options.migrate, dict(options.defines), secrets)
+    if options.work_dir is not None:
+        os.chdir(options.work_dir)
+    made = make_checklist(configuration)
+    _put(_json(as_data(made), secrets) if options.json else secrets.hide(as_text(made)))
+    return EXIT_STATUS[made.verdict]
+
+
+def _archive(
+    found: Examination, secrets: Secrets, moment: datetime, output: Path, *, is_named: bool
+) -> Path | None:
+    """Write the archive and return its path; add a finding and return None if that fails."""
+    folder = f"{_NAME}-{report.instance_name(found)}-{moment:%Y%m%dT%H%M%SZ}"
+    path = output if is_named else output / f"{folder}.tar.gz"
+    texts = {name: secrets.hide(text) for name, text in found.texts.items()}
+    documents = {**found.documents, "report.json": report.as_data(found, moment)}
+    for name, document in documents.items():
+        texts[name] = _json(document, secrets)
+    texts["report.txt"] = secrets.hide(report.as_text(found, moment))
+    try:
+        write_archive(path, folder, texts, moment)
+    except OSError as error:
+        found.wrong(
+            "archive",
+            str(path),
+            error.strerror or str(error),
+            "there is no archive",
+            "name another file with --output",
+        )
+        return None
+    return path
+
+
+def _print(
+    found: Examination, secrets: Secrets, moment: datetime, archive: Path | None, *, as_json: bool
+) -> None:
+    if as_json:
+        data = {**report.as_data(found, moment), "archive": archive and str(archive)}
+        _put(_json(data, secrets))
+        return
+    _put(secrets.hide(report.as_text(found, moment)))
+    if archive is not None:
+        _put(f"\nFor a colleague: {archive}\n")
+
+
+def _json(document: object, secrets: Secrets) -> str:
+    """Return a redacted document as ASCII JSON: names of files may be invalid in any encoding."""
+    return json.dumps(secrets.hide_in(document), indent=2) + "\n"
+
+
+def _put(text: str) -> None:
+    write_out([text.encode(errors="backslashreplace")])
+
+
+def _login(options: argparse.Namespace, secrets: Secrets) -> Login:
+    """Return the credentials for the admin interface.
+
+    Raises:
+        OSError: the file with the password cannot be read.
+        ValueError: it is empty.
+    """
+    user = options.user or os.environ.get(_USER, "")
+    password = os.environ.get(_PASSWORD, "")
+    if options.password_file is not None:
+        lines = options.password_file.read_text("utf-8").splitlines()
+        if not lines:
+            raise ValueError("it has no password in its first line")
+        password = lines[0]
+    secrets.add([password])
+    return Login(user, password, options.ca_file)
+
+
+def _is_secret(name: str) -> bool:
+    lower = name.lower()
+    return any(word in lower for word in ("password", "secret", "token", "key"))
+
+
+def _definition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text} is no definition: expected NAME=VALUE")
+    return name, value
+
+
+def _parser() -> Parser:
+    parser = make_parser(
+        _NAME,
+        "Look at an instance, running or not: what is the matter with it?",
+        as_json="print the report, or the checklist, as a JSON object",
+        epilog="Nothing is changed, messages are not read, and what is secret is hidden.",
+    )
+    add = parser.add_argument
+    add("--config", type=file_name, metavar="FILE", help="the instance's configuration")
+    add(
+        "--migrate",
+        type=file_name,
+        metavar="FILE",
+        help="print a checklist for moving the instance of this configuration here from AMPS",
+    )
+    add("--url", help="its admin interface, if not where the configuration says")
+    add("--user", help=f"as whom to ask there; {_USER} if not given")
+    add(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help=f"has the user's password in its first line; else {_PASSWORD} has it",
+    )
+    add(
+        "--ca-file",
+        type=file_name,
+        metavar="FILE",
+        help="authorities of its certificate, besides the system's",
+    )
+    add("--work-dir", type=directory, metavar="DIRECTORY", help="where relative paths begin")
+    add(
+        "-D",
+        dest="defines",
+        metavar="NAME=VALUE",
+        type=_definition,
+        action="append",
+        default=[],
+        help="set a variable of the configuration, as for ampServer",
+    )
+    add("--minidump", action="store_true", help="have the instance write a minidump now")
+    add(
+        "--output",
+        type=file_name,
+        metavar="FILE",
+        help="the archive; a name with instance and time if not given",
+    )
+    add("--no-archive", action="store_true", help="print the report only")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""`amps-report-minidump`: shows what minidumps say.
+
+AMPS's command of this name sends them to 60East by mail. There is nobody to send these to: what a
+colleague needs is put together by `amps-doctor`. The options of AMPS's command are taken, and said
+to have no effect, so that scripts find their minidumps reported.
+
+Source: AMPS User Guide, Submit Minidump to 60East; Minidump.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from server.app.command_line import Parser, file_name, make_parser
+from server.app.stdio import say
+from server.cli.entry_point import command
+from server.cli.journal_text import write_out
+from server.cli.minidumps.breakpad import MAGIC, SENSITIVE, Breakpad, read_breakpad
+from server.cli.minidumps.reader import (
+    MOST_BYTES,
+    Minidump,
+    NoMinidumpError,
+    Thread,
+    read_minidump,
+)
+from server.util.json_lines import json_line
+from server.util.safe_open import open_regular
+
+_NAME: Final = "amps-report-minidump"
+_FEW_CALLS: Final = 3
+_FEW_ROWS: Final = 10
+
+
+@command(_NAME)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Report minidumps.
+
+    Args:
+        arguments: the command line without the program's name; that of the process if None.
+
+    Returns:
+        The exit status: 0, or 1 if a file cannot be read, is damaged, or is none of this server's.
+    """
+    options = _parser().parse_args(arguments)
+    if any((options.email, options.subject, options.body, options.ticket, options.compress)):
+        say(f"{_NAME}: nothing is sent to anybody; amps-doctor packs what a colleague needs")
+    status = 0
+    for pattern in options.minidumps:
+        for name in sorted(glob.glob(pattern)) or [pattern]:
+            status |= _report(name, options)
+    return status
+
+
+def _report(name: str, options: argparse.Namespace) -> int:
+    """Print the contents of a file, and return the resulting exit status."""
+    try:
+        with open_regular(name) as file:
+            octets = file.read(MOST_BYTES)
+        dump = read_breakpad(octets) if octets.startswith(MAGIC) else read_minidump(octets)
+    except OSError as error:
+        return _complain(name, f"cannot be read: {error.strerror or error}")
+    except NoMinidumpError as error:
+        return _complain(name, str(error))
+    if isinstance(dump, Breakpad):
+        shown, text = _breakpad_data(dump), _breakpad_text(name, dump)
+    else:
+        shown, text = {"kind": "amperage", **asdict(dump)}, _text(name, dump, every=options.all)
+    if options.json:
+        write_out([json_line({"file": name, **shown})])
+    else:
+        write_out([f"{line}\n".encode(errors="surrogateescape") for line in text])
+    if dump.missing:
+        return _complain(name, f"is not whole: it lacks {'; '.join(dump.missing)}")
+    return 1 if isinstance(dump, Breakpad) else 0
+
+
+def _complain(name: str, what: str) -> int:
+    say(f"{_NAME}: {name} {what}")
+    return 1
+
+
+def _breakpad_data(dump: Breakpad) -> dict[str, object]:
+    return {
+        "kind": "breakpad",
+        "time": dump.taken and dump.taken.isoformat(),
+        "streams": [{"name": name, "bytes": size} for name, size in dump.streams],
+        "counts": dump.counts,
+        "missing": dump.missing,
+    }
+
+
+def _breakpad_text(name: str, dump: Breakpad) -> Iterator[str]:
+    yield f"{name}: a minidump in Microsoft's format, as AMPS writes them; not one of Amperage"
+    yield f"  taken          {dump.taken or 'at a time that it does not say'}"
+    yield from (f"  {what:14} {count:,}" for what, count in dump.counts.items())
+    yield from (f"  {stream} ({size:,} bytes)" for stream, size in dump.streams)
+    told = [stream for stream, _ in dump.streams if stream in SENSITIVE]
+    if told:
+        yield f"  Take care with whom you share it: {', '.join(told)} may have secrets in it."
+    yield "  Calls can be read with a debugger only, and the symbols of the program that wrote it."
+
+
+def _text(name: str, dump: Minidump, *, every: bool) -> Iterator[str]:
+    facts = dump.facts
+    yield f"{name}: instance {dump.instance}, Amperage {dump.version} (AMPS {dump.amps_version})"
+    if "time" in facts:
+        yield f"  taken          {facts['time']}, by process {facts['process']}"
+        yield f"  Python         {facts['python']}"
+    if "user_seconds" in facts:
+        yield f"  processor      {facts['user_seconds']} s user, {facts['system_seconds']} s system"
+    if "largest_resident_kib" in facts:
+        yield f"  largest size   {int(facts['largest_resident_kib']) / 1024:,.1f} MiB"
+    for title, rows in dump.tables.items():
+        yield f"  {title}"
+        yield from _some([f"{count:>16,} {what}" for what, count in rows.items()], every=every)
+    if dump.tasks:
+        yield "  where tasks wait"
+        lines = [f"{count:>16,} {place}" for place, count in dump.tasks.items()]
+        yield from _some(lines, every=every)
+    for thread in dump.threads:
+        yield from _thread(thread, every=every)
+
+
+def _some(lines: Sequence[str], *, every: bool) -> Iterator[str]:
+    shown = lines if every else lines[:_FEW_ROWS]
+    yield from shown
+    if len(shown) < len(lines):
+        yield f"{'':16} and {len(lines) - len(shown):,} more (--all)"
+
+
+def _thread(thread: Thread, *, every: bool) -> Iterator[str]:
+    """Yield the calls of a thread, the innermost first: the current place matters most."""
+    yield f"  thread {thread.name}, innermost call first"
+    calls = thread.calls[::-1]
+    for call in calls if every else calls[:_FEW_CALLS]:
+        yield f"    {call.function}, {call.file}:{call.line}"
+        if call.code:
+            yield f"        {call.code}"
+    if not every and len(calls) > _FEW_CALLS:
+        yield f"    and {len(calls) - _FEW_CALLS} around it (--all)"
+
+
+def _parser() -> Parser:
+    parser = make_parser(
+        _NAME, "Show what minidumps say.", as_json="print each minidump as a JSON object"
+    )
+    add = parser.add_argument
+    add(
+        "minidumps",
+        type=file_name,
+        nargs="+",
+        metavar="FILE",
+        help="a minidump, or a pattern such as '*.txt'",
+    )
+    add("--all", action="store_true", help="all calls of each thread, and all rows of each table")
+    add("-e", "--email", help="not used, as nothing is sent")
+    add("-s", "--subject", help="not used")
+    add("-b", "--body", help="not used")
+    add("-t", "--ticket", help="not used")
+    add("-c", "--compress", action="store_true", help="not used")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

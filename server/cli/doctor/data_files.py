@@ -1,0 +1,185 @@
+"""Checks of the files of an instance: a listing, and whether the instance could read them.
+
+Of journals, only the first page is read, which names the instance and the file's place in the log;
+the entries are not. Nothing is written or locked, so that a server may be running.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from config_schema.spec import InstanceSpec
+from server.app.wiring.foreign_files import OPTION, files_in_the_way
+from server.app.wiring.provision import ProvisionError
+from server.app.wiring.provision_journal import journal_settings
+from server.cli.amps_file import identify
+from server.cli.doctor.directories import Place
+from server.cli.doctor.findings import Examination
+from server.storage.journal.files import read_page, unpack_page
+from server.storage.journal.format.file_names import CUT, journal_files
+from server.storage.journal.format.layout import PAGE, FileHeader, FormatError
+from server.storage.journal.recovery.foreign_files import Kind
+
+AREA: Final = "files"
+_MOST_LISTED: Final = 10_000
+_MOST_NAMED: Final = 5
+_ADVICE: Final = {
+    Kind.FOREIGN: f"give the instance directories of its own, or start it with {OPTION}",
+    Kind.RUINED: "move what is damaged throughout to another directory, and keep it",
+    Kind.LATER: "run the later version that has written them; docs/upgrading.md has the way back",
+}
+_ASIDE: Final = (CUT, ".damaged-", ".foreign-")
+"""Parts of the names of files that the server has set aside."""
+
+
+def examine(spec: InstanceSpec, wanted: Sequence[Place], found: Examination) -> None:
+    """Check the files of an instance.
+
+    Args:
+        spec: the instance.
+        wanted: the directories that it writes to.
+        found: collects the findings.
+    """
+    listing = [one for place in wanted for one in _list(place)]
+    if len(listing) > _MOST_LISTED:
+        found.look(
+            AREA,
+            "listing",
+            f"{len(listing):,} files",
+            f"the first {_MOST_LISTED:,} are listed",
+            "remove what is needed no more",
+        )
+    found.facts[AREA] = listing[:_MOST_LISTED]
+    _judge_strangers(spec, found)
+    _judge_aside([str(one["path"]) for one in listing], found)
+    if spec.transaction_log is not None:
+        _judge_journals(spec, found)
+
+
+def _header(path: Path) -> FileHeader | None:
+    """Return the header of a journal; None if it has not been taken into use.
+
+    Raises:
+        FormatError: it is damaged.
+        OSError: it cannot be read.
+    """
+    page = read_page(path)
+    if len(page) < PAGE:
+        raise FormatError(f"it has {len(page):,} bytes, less than a journal file")
+    return unpack_page(page)[0]
+
+
+def _list(place: Place) -> Iterator[dict[str, object]]:
+    """Yield facts of the files in a directory, not recursively."""
+    now = time.time()
+    try:
+        names = sorted(os.listdir(place.path))
+    except OSError:
+        return  # disks.py reports this
+    for name in names:
+        path = place.path / name
+        try:
+            about = path.lstat()
+            kind = str(identify(path)) if path.is_file() else "no file"
+        except OSError as error:
+            yield {"path": str(path), "for": place.what, "problem": error.strerror}
+            continue
+        yield {
+            "path": str(path),
+            "for": place.what,
+            "kind": kind,
+            "size": about.st_size,
+            "allocated": about.st_blocks * 512,
+            "age_seconds": round(now - about.st_mtime),
+            "mode": f"{about.st_mode & 0o7777:04o}",
+            "owner": about.st_uid,
+        }
+
+
+def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
+    try:
+        files = files_in_the_way(spec)
+    except ProvisionError as error:
+        found.look(
+            AREA,
+            "files of others",
+            str(error),
+            "whether a start would find its own files cannot be told",
+            "run amps-doctor as the user of the server, or as root",
+        )
+        return
+    if not files:
+        found.good(AREA, "files of others", "none in the places of the instance's own")
+        return
+    found.wrong(
+        AREA,
+        "files of others",
+        "; ".join(f"{file.path} {file.what}" for file in files[:_MOST_NAMED]),
+        f"{len(files)} files are in the way, and the instance does not start",
+        _ADVICE[max(files, key=lambda file: file.kind.value).kind],
+    )
+
+
+def _judge_aside(paths: Sequence[str], found: Examination) -> None:
+    aside = [path for path in paths if any(word in os.path.basename(path) for word in _ASIDE)]
+    if aside:
+        found.look(
+            AREA,
+            "files that were set aside",
+            ", ".join(aside[:_MOST_NAMED]),
+            f"{len(aside)} files were damaged, unfinished or foreign when the server met them",
+            "the log of that start says what they held; keep them until that is understood",
+        )
+
+
+def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
+    log = spec.transaction_log
+    if log is None:
+        raise AssertionError("it is looked at only where there is one")
+    settings = journal_settings(spec, log)
+    directories = [one for one in (settings.archive, settings.directory) if one is not None]
+    files: dict[int, Path] = {}
+    for directory in directories:
+        files |= journal_files(directory, spec.name)
+    bad, blank = [], 0
+    headers: dict[int, FileHeader] = {}
+    for number, path in sorted(files.items()):
+        try:
+            header = _header(path)
+        except (FormatError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            bad.append(f"{path}: {why}")
+            continue
+        if header is None:
+            blank += 1
+        elif header.instance != spec.name:
+            bad.append(f"{path}: it belongs to the instance {header.instance!r}")
+        else:
+            headers[number] = header
+    value = f"{len(headers)} in use, {blank} ready for use"
+    if bad:
+        found.wrong(
+            AREA,
+            "headers of journals",
+            f"{value}, {len(bad)} that cannot be read as such",
+            "; ".join(bad[:_MOST_NAMED]),
+            "the next start makes a header again from the entries, if these are intact;"
+            " copy the directory before that",
+        )
+    else:
+        found.good(AREA, "headers of journals", value)
+    numbers = sorted(headers)
+    gaps = [f"{here} to {there}" for here, there in pairwise(numbers) if there != here + 1]
+    if gaps and not bad:
+        found.wrong(
+            AREA,
+            "sequence of journals",
+            f"missing between {', '.join(gaps[:_MOST_NAMED])}",
+            "files are missing in the middle of the log, and the instance does not start",
+            "bring them back from where they were moved to, or from a backup",
+        )

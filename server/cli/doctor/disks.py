@@ -1,0 +1,205 @@
+"""Checks of the file systems that an instance writes to: free space, type and access."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.cli.doctor.directories import Place
+from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.machine import ROOT, size_text
+
+AREA: Final = "disks"
+
+_LITTLE: Final = 0.15
+_VERY_LITTLE: Final = 0.05
+_FEW_INODES: Final = 0.05
+_FILES_AHEAD: Final = 2
+"""Number of further files of the largest kind that must fit into the free space."""
+
+_FORGETTING: Final = frozenset({"tmpfs", "ramfs"})
+_REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
+_LAYERED: Final = frozenset({"overlay", "aufs"})
+
+
+class _Mount(NamedTuple):
+    """A mounted file system."""
+
+    point: str
+    kind: str
+    source: str
+    options: str
+
+
+def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> None:
+    """Check the file systems of some directories.
+
+    Args:
+        wanted: the directories.
+        found: collects the findings.
+        root: the directory that stands for `/` when the mount table is read.
+    """
+    mounts = _mounts(root)
+    disks: dict[int, list[tuple[Place, Path]]] = {}
+    for place in wanted:
+        there = _existing(place.path)
+        disks.setdefault(os.stat(there).st_dev, []).append((place, there))
+    found.facts[AREA] = [
+        fact for places in disks.values() for fact in _examine_disk(places, mounts, found)
+    ]
+
+
+def _examine_disk(
+    places: Sequence[tuple[Place, Path]], mounts: Sequence[_Mount], found: Examination
+) -> list[dict[str, object]]:
+    """Check one file system, and return the facts of each directory on it."""
+    (_, first), *_ = places
+    mount, room = _mount_of(first, mounts), os.statvfs(first)
+    free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    titles = [f"{place.what}: {place.path}" for place, _ in places]
+    title = "; ".join(titles)
+    whole = Place(
+        title,
+        first,
+        max(place.needs for place, _ in places),
+        any(place.is_kept for place, _ in places),
+    )
+    _judge_room(title, "" if mount is None else f", {mount.kind}", free, size, whole, found)
+    if room.f_files and room.f_favail / room.f_files < _FEW_INODES:
+        found.look(
+            AREA,
+            f"{title}: inodes",
+            f"{room.f_favail:,} of {room.f_files:,} free",
+            "without one, no file can be made, however much room there is",
+            "remove small files from that file system",
+        )
+    _judge_kind(title, mount, whole, found)
+    for name, (place, there) in zip(titles, places, strict=True):
+        _judge_access(name, there, place, found)
+    return [
+        {
+            "for": place.what,
+            "directory": str(place.path),
+            "exists": there == place.path,
+            "free": free,
+            "size": size,
+            "inodes_free": room.f_favail,
+            "file_system": mount and mount._asdict(),
+        }
+        for place, there in places
+    ]
+
+
+def _judge_room(
+    title: str, kind: str, free: int, size: int, place: Place, found: Examination
+) -> None:
+    share = free / size if size else 0.0
+    verdict = Verdict.OK
+    if share < _LITTLE:
+        verdict = Verdict.LOOK
+    if share < _VERY_LITTLE or free < _FILES_AHEAD * place.needs:
+        verdict = Verdict.WRONG if place.is_kept else Verdict.LOOK
+    found.judge(
+        AREA,
+        title,
+        f"{size_text(free)} of {size_text(size)} free ({share:.0%}){kind}",
+        verdict,
+        "on a full disk publishes are refused, or logs and statistics stop",
+        "make room; actions archive, compress and remove journals and logs",
+    )
+
+
+def _judge_kind(title: str, mount: _Mount | None, place: Place, found: Examination) -> None:
+    if mount is None:
+        return
+    if "ro" in mount.options.split(","):
+        found.wrong(
+            AREA,
+            f"{title}: mounted",
+            f"{mount.kind}, read-only",
+            "nothing can be written there",
+            f"mount {mount.point} for writing; after an error of the disk, replace that first",
+        )
+    elif place.is_kept and mount.kind in _FORGETTING:
+        found.look(
+            AREA,
+            f"{title}: type",
+            mount.kind,
+            "what is there is in memory, and gone with the machine's power",
+            "put it on a disk",
+        )
+    elif place.is_kept and mount.kind in _REMOTE:
+        found.look(
+            AREA,
+            f"{title}: type",
+            f"{mount.kind} from {mount.source}",
+            "each commit goes over the network, and locks of files may not be seen by other hosts",
+            "put it on a disk of the machine",
+        )
+    elif place.is_kept and mount.kind in _LAYERED:
+        found.look(
+            AREA,
+            f"{title}: type",
+            mount.kind,
+            "that is the layer of a container, which is gone with the container",
+            "mount a volume there",
+        )
+
+
+def _judge_access(title: str, there: Path, place: Place, found: Examination) -> None:
+    if there != place.path:
+        if place.what == "logs":
+            found.wrong(
+                AREA,
+                f"{title}: exists",
+                "no",
+                "directories of logs are not made by the server, which does not start",
+                f"mkdir -p {place.path}",
+            )
+    elif not os.access(there, os.R_OK | os.X_OK):
+        found.look(
+            AREA,
+            f"{title}: may be read",
+            f"not by this user ({os.geteuid()})",
+            "what is in it has not been looked at",
+            "run amps-doctor as the user of the server, or as root",
+        )
+
+
+def _existing(path: Path) -> Path:
+    """Return the directory, or its nearest ancestor that exists."""
+    for there in (path, *path.parents):
+        if os.path.isdir(there):
+            return there
+    return Path("/")
+
+
+def _mounts(root: Path) -> list[_Mount]:
+    """Return the mounted file systems; of several on one mount point, the last counts."""
+    mounts = []
+    try:
+        lines = (root / "proc/self/mounts").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        source, point, kind, options, *_ = [*line.split(" "), "", "", ""]
+        mounts.append(_Mount(_unescaped(point), kind, _unescaped(source), options))
+    return mounts
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
+
+
+def _mount_of(path: Path, mounts: Sequence[_Mount]) -> _Mount | None:
+    real = os.path.realpath(path)
+    found = None
+    for mount in mounts:
+        holds = real == mount.point or real.startswith(mount.point.rstrip("/") + "/")
+        if holds and (found is None or len(mount.point) >= len(found.point)):
+            found = mount
+    return found

@@ -1,0 +1,283 @@
+"""The examination of an instance of which a configuration, an address or both are known.
+
+Each of them is used to find the other: the configuration has the address of the admin interface,
+and an instance on this machine reports its configuration file and its working directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config_schema.spec import InstanceSpec, TopicSpec
+from config_schema.version import AMPS_VERSION
+from server.cli.doctor import (
+    certificates,
+    clock,
+    configuration,
+    data_files,
+    disks,
+    live_instance,
+    logs,
+    machine,
+    minidumps,
+    versions,
+)
+from server.cli.doctor.admin_interface import AdminError, AdminInterface, Login
+from server.cli.doctor.configuration import Configuration
+from server.cli.doctor.directories import Place, places
+from server.cli.doctor.findings import Examination
+from server.cli.doctor.live_instance import Identity
+from server.cli.doctor.process import holder
+from server.cli.doctor.redaction import Secrets
+from server.cli.service.installer import working_directory
+from server.log.targets.file import FORMATS
+
+_PROCESS: Final = "process"
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - which nobody can connect to
+_HERE: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The request for an examination.
+
+    Attributes:
+        config: the configuration file; None to ask the instance for it.
+        url: address of the admin interface; None to take it from the configuration.
+        login: the credentials for it.
+        defines: variables of the configuration.
+        directory: base of relative paths; None for the one that the instance or its service
+            reports, or else the current one.
+        with_minidump: request a new minidump.
+    """
+
+    config: str | None
+    url: str | None
+    login: Login
+    defines: Mapping[str, str]
+    directory: Path | None
+    with_minidump: bool
+
+
+def examine(question: Question, secrets: Secrets) -> Examination:
+    """Run all checks of an instance; this process changes to the instance's directory."""
+    one = _One(question, secrets)
+    found = one.found
+    found.attempt(configuration.AREA, one.read_configuration)
+    found.attempt(live_instance.AREA, one.find_instance)
+    if one.is_here:
+        found.attempt(configuration.AREA, one.go_there)
+        found.attempt(configuration.AREA, one.verify)
+        found.attempt(_PROCESS, one.find_process)
+    found.attempt(live_instance.AREA, one.ask)
+    if one.is_here:
+        found.attempt(machine.AREA, one.look_at_machine)
+        one.look_at_files()
+    else:
+        found.good(machine.AREA, "this machine", "not looked at, as the instance is on another one")
+    found.attempt(clock.AREA, one.look_at_clock)
+    found.attempt(versions.AREA, lambda: versions.examine(one.version, found))
+    return found
+
+
+class _One:
+    """The state of one examination."""
+
+    def __init__(self, question: Question, secrets: Secrets) -> None:
+        self.found: Final = Examination()
+        self._question: Final = question
+        self._secrets: Final = secrets
+        self._configuration: Configuration | None = None
+        self._admin: AdminInterface | None = None
+        self._identity: Identity | None = None
+        self._pid: int | None = None
+        self._taken: Path | None = None
+        self._places: list[Place] = []
+        self._is_there = False
+
+    @property
+    def is_here(self) -> bool:
+        """True if the instance is on this machine, as far as that is known."""
+        if self._admin is None or self._question.url is None:
+            return True
+        if self._identity is None and self._question.config is not None:
+            return True  # nothing but this machine can be examined
+        return self._admin.is_local
+
+    @property
+    def version(self) -> str:
+        """The version of the running server; empty if unknown."""
+        known = self.found.facts.get(logs.VERSION)
+        return known if isinstance(known, str) and self._identity is not None else ""
+
+    @property
+    def _spec(self) -> InstanceSpec | None:
+        """The instance, as far as its configuration can be understood."""
+        return None if self._configuration is None else self._configuration.understood
+
+    def read_configuration(self) -> None:
+        """Read the configuration that the caller named."""
+        if self._question.config is not None:
+            self._read(self._question.config)
+
+    def find_instance(self) -> None:
+        """Ask the instance for its identity, and read its configuration if none was named."""
+        try:
+            self._admin = self._interface()
+        except AdminError as error:
+            self.found.wrong(
+                live_instance.AREA,
+                "address",
+                str(error),
+                "nobody can be asked",
+                "give another --url",
+            )
+            return
+        if self._admin is None:
+            return
+        self._identity = identity = live_instance.identify(self._admin, self.found)
+        if identity is None:
+            return
+        self._pid = identity.pid if self.is_here and _is_here(identity) else None
+        self.found.facts["instance"] = {
+            "name": identity.name,
+            "pid": identity.pid,
+            "directory": identity.directory,
+            "configuration": identity.config,
+            "amps_version": identity.amps_version,
+            "url": self._admin.url,
+        }
+        if self._configuration is None and self.is_here:
+            self._read(os.path.join(identity.directory, identity.config))
+
+    def _read(self, path: str) -> None:
+        self._configuration = configuration.read(path, self._question.defines, self._secrets)
+
+    def _interface(self) -> AdminInterface | None:
+        question, spec = self._question, self._spec
+        if question.url is not None:
+            return AdminInterface(question.url, question.login)
+        if spec is None:
+            return None
+        if spec.admin is None or spec.admin.inet_addr is None:
+            self.found.look(
+                live_instance.AREA,
+                "address",
+                "none",
+                "the configuration has no Admin/InetAddr, so that nothing can be asked of the"
+                " instance while it runs",
+                "add an Admin section, on an address that only administrators reach",
+            )
+            return None
+        scheme = "http" if spec.admin.tls is None else "https"
+        address = spec.admin.inet_addr
+        host = _HERE if address.host is None or address.host in _ANYWHERE else address.host
+        named = f"[{host}]" if ":" in host else host
+        return AdminInterface(f"{scheme}://{named}:{address.port}", question.login)
+
+    def go_there(self) -> None:
+        """Change to the directory at which the instance's relative paths begin."""
+        directory = self._question.directory
+        if directory is None and self._identity is not None:
+            directory = Path(self._identity.directory)
+        if directory is None and self._configuration is not None:
+            directory = working_directory(Path(self._configuration.path))
+        if directory is not None:
+            os.chdir(directory)
+        self._is_there = True
+
+    def verify(self) -> None:
+        """Verify the configuration."""
+        if self._configuration is not None:
+            configuration.examine(self._configuration, self.found)
+        if self._spec is not None and self._is_there:
+            self._places = places(self._spec)
+
+    def find_process(self) -> None:
+        """Find the process; if the instance does not report it, by the locks on its files."""
+        spec = self._spec
+        if self._pid is None and spec is not None:
+            files = [Path(topic.file_name) for topic in _file_topics(spec) if topic.file_name]
+            self._pid = holder([*(place.path for place in self._places), *files])
+        if self._pid is not None:
+            self.found.good(_PROCESS, "runs", f"process {self._pid}")
+            if self._identity is None and self._question.with_minidump:
+                self._advise_signal(self._pid)
+        elif spec is not None and self._identity is None:
+            self.found.look(
+                _PROCESS,
+                "runs",
+                "no process is known to use the instance's files",
+                "the instance does not run, or as somebody whose locks cannot be seen",
+                "start it, or run amps-doctor where it runs",
+            )
+
+    def _advise_signal(self, pid: int) -> None:
+        self.found.look(
+            minidumps.AREA,
+            "a minidump",
+            "none was written",
+            "the admin interface cannot be asked for one",
+            f"kill -QUIT {pid} has the server write one",
+        )
+
+    def ask(self) -> None:
+        """Collect the instance's state from its admin interface."""
+        if self._admin is None or self._identity is None:
+            return
+        if self._question.with_minidump:
+            self._taken = live_instance.take_minidump(self._admin, self.found)
+        spec = self._spec
+        has_files = spec is not None and any(one.protocol in FORMATS for one in spec.logging)
+        file = None if self._configuration is None else self._configuration.shown
+        live_instance.examine(self._admin, file, self.found, with_log=not has_files)
+        if self._identity.amps_version != AMPS_VERSION:
+            self.found.look(
+                versions.AREA,
+                "the server that runs",
+                self._identity.amps_version,
+                f"it stands for another version of AMPS than this command, {AMPS_VERSION}",
+                "use the commands that came with it",
+            )
+
+    def look_at_machine(self) -> None:
+        """Check the machine."""
+        machine.examine(machine.Machine(pid=self._pid), self.found)
+
+    def look_at_files(self) -> None:
+        """Check disks, files, certificates, logs and minidumps."""
+        spec, found, taken = self._spec, self.found, self._taken
+        if taken is not None:
+            found.attempt(minidumps.AREA, lambda: minidumps.attach(taken, found))
+        if spec is None or not self._is_there:
+            return
+        found.attempt(disks.AREA, lambda: disks.examine(self._places, found))
+        found.attempt(data_files.AREA, lambda: data_files.examine(spec, self._places, found))
+        found.attempt(certificates.AREA, lambda: certificates.examine(spec, found))
+        found.attempt(logs.AREA, lambda: logs.examine(spec, found))
+        found.attempt(minidumps.AREA, lambda: minidumps.examine(spec, taken, found))
+
+    def look_at_clock(self) -> None:
+        """Check the clock, and compare it with the server's."""
+        identity = self._identity
+        known = identity or live_instance.Identity()
+        clock.examine(known.date, known.asked, self.found)
+
+
+def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:
+    return [one for one in spec.sow if isinstance(one, TopicSpec)]
+
+
+def _is_here(identity: Identity) -> bool:
+    """Return True if the process is on this machine: in a container, it has another id there."""
+    process = Path(f"/proc/{identity.pid}")
+    try:
+        return os.readlink(process / "cwd") == identity.directory
+    except PermissionError:
+        return process.is_dir()  # the process of another user
+    except OSError:
+        return False

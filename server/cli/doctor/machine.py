@@ -1,0 +1,335 @@
+"""Checks of the machine: processors, memory, limits, and kernel settings that affect a server.
+
+Files of the kernel are read below a root directory, which tests may create. A file that cannot be
+read is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from server.cli.doctor.findings import Examination, Verdict
+
+AREA: Final = "machine"
+ROOT: Final = Path("/")
+
+_KIBIBYTE: Final = 1024
+_FEW_FILES: Final = 4_096
+_VERY_FEW_FILES: Final = 1_024
+_MANY_USED: Final = 0.8
+_LITTLE_MEMORY: Final = 0.10
+_VERY_LITTLE_MEMORY: Final = 0.03
+_EAGER_SWAPPING: Final = 30
+_FEW_MAPS: Final = 65_530
+_FEW_PROCESSORS: Final = 2
+_BUSY: Final = 2.0
+"""Load: runnable processes per processor."""
+
+_UNLIMITED: Final = 1 << 60
+"""For "no limit", cgroups v1 reports a number larger than this."""
+
+_SETTING: Final = re.compile(r"\[(\w+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The kernel's files about a machine, and about one process.
+
+    Attributes:
+        root: the directory that stands for `/`.
+        pid: the server's process; None if none is known to run here.
+    """
+
+    root: Path = ROOT
+    pid: int | None = None
+
+    @property
+    def process(self) -> Path:
+        """The `/proc` directory of the server, or else of this command."""
+        return self.root / "proc" / ("self" if self.pid is None else str(self.pid))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file of the kernel; empty if it cannot be read."""
+        return _text(self.root / path)
+
+    def number(self, path: str) -> int | None:
+        """Return the number in a file of the kernel; None if it holds none."""
+        return _number(self.text(path))
+
+
+def examine(machine: Machine, found: Examination) -> None:
+    """Check a machine."""
+    memory = _table(machine.text("proc/meminfo"))
+    facts: dict[str, object] = {
+        "processors": _processors(machine, found),
+        "memory": _memory(memory, found),
+        "cgroup": _cgroup(machine, found),
+        "open_files": _open_files(machine, found),
+        "kernel": _kernel(machine, found),
+        "limits": _limits(machine),
+    }
+    if machine.pid is not None:
+        facts["process"] = _process(machine, found)
+    found.facts[AREA] = facts
+
+
+def _processors(machine: Machine, found: Examination) -> dict[str, object]:
+    usable = len(os.sched_getaffinity(machine.pid or 0))
+    load = machine.text("proc/loadavg").split()
+    found.judge(
+        AREA,
+        "processors",
+        f"{usable} of {os.cpu_count()} may be used",
+        Verdict.LOOK if usable < _FEW_PROCESSORS else Verdict.OK,
+        "the server wants one for its engine, and one for disks, statistics and the system",
+        "give it two processors",
+    )
+    if load:
+        found.judge(
+            AREA,
+            "load",
+            f"{load[0]} in the last minute, {load[2]} in 15 minutes",
+            Verdict.LOOK if float(load[0]) > _BUSY * usable else Verdict.OK,
+            "more wants to run than there are processors for, so that everything waits",
+            "look what it is (top)",
+        )
+    return {"usable": usable, "all": os.cpu_count(), "load": load[:3], "kind": platform.machine()}
+
+
+def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
+    total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
+    if total:
+        share = available / total
+        found.judge(
+            AREA,
+            "memory",
+            f"{size_text(available)} of {size_text(total)} available ({share:.0%})",
+            _low(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
+            "records and what waits for slow clients are in memory; the kernel ends what takes"
+            " the last of it",
+            "lower MessageMemoryLimit, move other programs, or add memory",
+        )
+    return dict(memory)
+
+
+def _cgroup(machine: Machine, found: Examination) -> dict[str, object]:
+    """Check and return the limits of the container or service, if it has any."""
+    own = _cgroups(machine)
+    limit = _limit(own, "memory", "memory.max", "memory.limit_in_bytes")
+    used = _limit(own, "memory", "memory.current", "memory.usage_in_bytes")
+    tasks = _limit(own, "pids", "pids.max", "pids.max")
+    quota = _quota(own)
+    events = _table(_first(own, "memory", "memory.events", "memory.oom_control"))
+    killed = events.get("oom_kill", 0)
+    throttled = _table(_first(own, "cpu", "cpu.stat", "cpu.stat")).get("nr_throttled", 0)
+    if limit is not None and used is not None:
+        share = 1 - used / limit
+        found.judge(
+            AREA,
+            "memory limit of the cgroup",
+            f"{size_text(used)} of {size_text(limit)} used",
+            _low(share, _LITTLE_MEMORY, _VERY_LITTLE_MEMORY),
+            "the kernel ends the server when it reaches the limit",
+            "raise the limit (MemoryMax=, --memory), or lower MessageMemoryLimit",
+        )
+    if killed:
+        found.wrong(
+            AREA,
+            "processes ended for want of memory",
+            f"{killed:,}",
+            "the kernel has ended processes of this cgroup, which may have been the server",
+            "look into dmesg; raise the limit",
+        )
+    if throttled:
+        found.look(
+            AREA,
+            "processor limit of the cgroup",
+            f"{quota or 'a limit'}: reached {throttled:,} times",
+            "everybody waits for the rest of each period in which the limit is reached",
+            "raise the limit (CPUQuota=, --cpus)",
+        )
+    return {
+        "memory_limit": limit,
+        "memory_used": used,
+        "processes_limit": tasks,
+        "processor_limit": quota,
+        "killed_for_memory": killed,
+        "throttled": throttled,
+    }
+
+
+def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
+    """Check the limit of open files; the server raises its soft limit to the hard one by itself."""
+    limits = _limits(machine).get("open files", {})
+    hard = limits.get("hard")
+    used = None
+    if machine.pid is not None:
+        try:
+            used = len(os.listdir(machine.process / "fd"))
+        except OSError:
+            used = None  # the process of another user
+    if isinstance(hard, int):
+        of_used = "" if used is None else f", {used:,} used"
+        verdict = _low(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
+        if used is not None and used > _MANY_USED * hard:
+            verdict = Verdict.WRONG
+        found.judge(
+            AREA,
+            "open files",
+            f"{hard:,} at most{of_used}",
+            verdict,
+            "every connection and every file of records takes one; without one, nobody can connect",
+            "raise the hard limit (LimitNOFILE=, ulimit -Hn)",
+        )
+    return {**limits, "used": used}
+
+
+def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
+    pages = _SETTING.search(machine.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    swappiness = machine.number("proc/sys/vm/swappiness")
+    maps = machine.number("proc/sys/vm/max_map_count")
+    has_swap = bool(_table(machine.text("proc/meminfo")).get("SwapTotal", 0))
+    if pages is not None:
+        found.judge(
+            AREA,
+            "transparent huge pages",
+            pages[1],
+            Verdict.LOOK if pages[1] == "always" else Verdict.OK,
+            "the kernel may hold the server up while it puts pages together, and memory grows",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+    if swappiness is not None:
+        found.judge(
+            AREA,
+            "swappiness",
+            f"{swappiness}{'' if has_swap else ', and there is no swap'}",
+            Verdict.LOOK if has_swap and swappiness > _EAGER_SWAPPING else Verdict.OK,
+            "records that nobody has asked for lately are swapped out, and slow when somebody does",
+            "sysctl vm.swappiness=1",
+        )
+    if maps is not None:
+        found.judge(
+            AREA,
+            "memory maps",
+            f"{maps:,} per process",
+            Verdict.LOOK if maps < _FEW_MAPS else Verdict.OK,
+            "files of records are mapped slab by slab",
+            "sysctl vm.max_map_count=262144",
+        )
+    return {
+        "release": platform.release(),
+        "transparent_huge_pages": pages and pages[1],
+        "swappiness": swappiness,
+        "max_map_count": maps,
+        "somaxconn": machine.number("proc/sys/net/core/somaxconn"),
+        "overcommit_memory": machine.number("proc/sys/vm/overcommit_memory"),
+    }
+
+
+def _process(machine: Machine, found: Examination) -> dict[str, object]:
+    status = _table(_text(machine.process / "status"))
+    swapped = status.get("VmSwap", 0)
+    if status:
+        found.judge(
+            AREA,
+            "memory of the server",
+            f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
+            Verdict.LOOK if swapped else Verdict.OK,
+            "what is swapped out is slow when it is needed",
+            "give the machine more memory, or turn swap off",
+        )
+    return {"pid": machine.pid, "memory": status}
+
+
+def _limits(machine: Machine) -> dict[str, dict[str, int | str]]:
+    """Return the limits of a process, soft and hard, by their names in lower case."""
+    found: dict[str, dict[str, int | str]] = {}
+    for line in _text(machine.process / "limits").splitlines()[1:]:
+        name, *values = re.split(r"\s{2,}", line.strip())
+        soft, hard = (int(one) if one.isdigit() else one for one in (*values, "", "")[:2])
+        found[name.removeprefix("Max ")] = {"soft": soft, "hard": hard}
+    return found
+
+
+def _cgroups(machine: Machine) -> dict[str, list[Path]]:
+    """Return the directories of each controller of a process's cgroup, the likeliest first.
+
+    In a container, the kernel may name a path of the host that is not visible from within: the
+    limits of the container are at the top then.
+    """
+    top = machine.root / "sys/fs/cgroup"
+    found: dict[str, list[Path]] = {}
+    for line in _text(machine.process / "cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for name in controllers.split(",") if controllers else ("",):
+            place = top / name if name else top
+            found[name] = [place / path.lstrip("/"), place]
+    return found
+
+
+def _first(own: Mapping[str, list[Path]], controller: str, new: str, old: str) -> str:
+    """Return the content of a controller's file, in either version of cgroups."""
+    places = [path / old for path in own.get(controller, ())]
+    places += [path / new for path in own.get("", ())]
+    return next(filter(None, map(_text, places)), "")
+
+
+def _limit(own: Mapping[str, list[Path]], controller: str, new: str, old: str) -> int | None:
+    value = _number(_first(own, controller, new, old))
+    return None if value is None or value >= _UNLIMITED else value
+
+
+def _quota(own: Mapping[str, list[Path]]) -> str | None:
+    quota, _, period = _first(own, "", "cpu.max", "cpu.max").partition(" ")
+    if not quota:
+        quota = _first(own, "cpu", "cpu.cfs_quota_us", "cpu.cfs_quota_us")
+        period = _first(own, "cpu", "cpu.cfs_period_us", "cpu.cfs_period_us")
+    share, whole = _number(quota), _number(period)
+    return f"{share / whole:.2f} processors" if share and whole and share > 0 else None
+
+
+def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) -> Verdict:
+    """Return the verdict on a value that should not be low."""
+    if value < very_few:
+        return Verdict.WRONG
+    is_low = value <= very_few if inclusive else False
+    return Verdict.LOOK if is_low or value < few else Verdict.OK
+
+
+def _table(text: str) -> dict[str, int]:
+    """Return numbers by name from lines of a name and a number; `kB` is converted to bytes."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        name, *rest = line.replace(":", " ").split()[:3] or [""]
+        if rest and rest[0].isdigit():
+            found[name] = int(rest[0]) * (_KIBIBYTE if rest[1:] == ["kB"] else 1)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def size_text(size: float) -> str:
+    """Return a size in bytes as text with a unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < _KIBIBYTE:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= _KIBIBYTE
+    return f"{size:.1f} TiB"

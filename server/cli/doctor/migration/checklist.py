@@ -1,0 +1,322 @@
+"""The checklist: the tasks before, during and after the migration of a configuration from AMPS."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from config_schema.problems import Problem, Problems, Severity
+from config_schema.spec import InstanceSpec
+from config_schema.validate import validate
+from server.app.wiring.foreign_files import OPTION, files_in_the_way
+from server.app.wiring.provision import ProvisionError
+from server.cli.doctor.configuration import Configuration
+from server.cli.doctor.findings import Verdict
+from server.cli.doctor.migration.survey import ABSENT, Records, Survey, survey
+
+WHY_NOT: Final = (
+    "AMPS's own journals and SOW files are in a format of its own, which is not read here"
+)
+
+_OLD: Final = "OLD"
+_NEW: Final = "NEW"
+_PORT: Final = "PORT"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A task or a point to check.
+
+    Attributes:
+        text: the task.
+        page: the page that describes it; empty if the text is complete.
+        commands: commands that do it.
+    """
+
+    text: str
+    page: str = ""
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Checklist:
+    """The checklist of one configuration.
+
+    Attributes:
+        path: path of the configuration.
+        found: the features that it uses; empty if it cannot be read.
+        errors: problems that keep it from being used.
+        warnings: settings that may behave differently than expected.
+        files: files of AMPS in this server's places, each with its description.
+        no_files: why these could not be looked for; empty if they could.
+        carry: how to carry data over.
+        clients: points to check in client programs.
+        steps: from the first start to the last check.
+    """
+
+    path: str
+    found: Survey = field(default_factory=Survey)
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    files: list[tuple[str, str]] = field(default_factory=list)
+    no_files: str = ""
+    carry: list[Item] = field(default_factory=list)
+    clients: list[Item] = field(default_factory=list)
+    steps: list[Item] = field(default_factory=list)
+
+    @property
+    def absent(self) -> list[str]:
+        """The features and modules that the configuration uses and this server lacks."""
+        return [
+            *(use.feature.name for use in self.found.uses.values() if use.state == ABSENT),
+            *(module.name for module in self.found.modules if module.state == ABSENT),
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        """`OK` if the configuration runs as it is, with all that it asks for."""
+        if self.errors:
+            return Verdict.WRONG
+        if self.absent or self.warnings or self.files or self.no_files or self.found.ignored:
+            return Verdict.LOOK
+        return Verdict.OK
+
+
+def make_checklist(configuration: Configuration) -> Checklist:
+    """Make the checklist of a configuration, in the directory at which its paths begin."""
+    made = Checklist(configuration.path)
+    made.errors = _said(configuration.problems, Severity.ERROR)
+    made.warnings = _said(configuration.problems, Severity.WARNING)
+    document = configuration.document
+    if document is None:
+        made.no_files = "the configuration cannot be read"
+        return made
+    root = validate(document, Problems())
+    made.found = survey(root)
+    _look_for_files(made, configuration.understood)
+    made.carry = [*_carry(made.found)]
+    made.clients = [*_clients(made.found)]
+    made.steps = [*_steps(made)]
+    return made
+
+
+def as_data(made: Checklist) -> dict[str, Any]:
+    """Return the checklist as JSON values."""
+    found = made.found
+    return {
+        "configuration": made.path,
+        "instance": found.name,
+        "verdict": made.verdict.label,
+        "errors": made.errors,
+        "warnings": made.warnings,
+        "ignored": [
+            {"location": where, "element": path, "reason": reason}
+            for where, path, reason in found.ignored
+        ],
+        "features": [
+            {
+                "name": use.feature.name,
+                "state": use.state,
+                "section": use.feature.section or None,
+                "count": use.count,
+                "first": use.first,
+            }
+            for use in found.uses.values()
+        ],
+        "modules": [asdict(module) for module in found.modules],
+        "files": [{"path": path, "what": what} for path, what in made.files],
+        "files_unknown": made.no_files or None,
+        "carry": [asdict(item) for item in made.carry],
+        "clients": [asdict(item) for item in made.clients],
+        "steps": [asdict(item) for item in made.steps],
+    }
+
+
+def _said(problems: Problems, severity: Severity) -> list[str]:
+    those: list[Problem] = [one for one in problems if one.severity is severity]
+    return [str(one) for one in those]
+
+
+def _look_for_files(made: Checklist, spec: InstanceSpec | None) -> None:
+    if spec is None:
+        made.no_files = "the errors above have to be mended first"
+        return
+    try:
+        made.files = [(str(file.path), file.what) for file in files_in_the_way(spec)]
+    except ProvisionError as error:
+        made.no_files = str(error)
+
+
+def _carry(found: Survey) -> Iterator[Item]:
+    """Yield the ways to carry data over: records by topic, the log by a program, or not at all."""
+    if found.has("replication", "transports for replication"):
+        yield Item(
+            "AMPS and this server cannot replicate to each other: the protocol between instances is"
+            " each one's own. Move all instances that replicate together",
+            "docs/compatibility.md, Links between instances",
+        )
+    for topic in found.records:
+        yield _records_item(topic, found)
+    if found.has("the transaction log"):
+        yield Item(
+            "The transaction log begins anew. A program that subscribes at AMPS with the bookmark"
+            " EPOCH and publishes here carries over what AMPS's log still has; bookmarks and"
+            " times are those of the new log",
+            "docs/client.md",
+        )
+    if found.has("queues"):
+        yield Item(
+            "Messages in queues stay behind: stop their publishers, and let the consumers work"
+            " off the queues at AMPS before they move"
+        )
+    if found.has("views", "conflated topics"):
+        yield Item("Views and conflated topics are made anew from the records at the start")
+    if found.has("the statistics database"):
+        yield Item(
+            "A statistics database that AMPS has made is renamed to NAME.foreign-1 by the first"
+            " start; amps-sqlite3 reads it",
+            "docs/compatibility.md, The statistics database",
+        )
+
+
+def _records_item(topic: Records, found: Survey) -> Item:
+    title = f"Records of {topic.name} ({topic.message_type})"
+    if not topic.has_keys:
+        return Item(
+            f"{title} have keys that publishers give, which spark does not pass on: have the"
+            " publishers publish them again, or write a program that does",
+            "docs/client.md",
+        )
+    copy = f"-copy {_NEW}:{found.port or _PORT}"
+    command = f"{_spark('sow_and_subscribe', _OLD, found)} {copy} {_of(topic)} > /dev/null"
+    return Item(
+        f"{title}, and the updates that come as long as this runs; deletions and expirations are"
+        " not passed on",
+        "",
+        (command,),
+    )
+
+
+def _spark(what: str, host: str, found: Survey) -> str:
+    secure = " -secure true" if found.is_encrypted else ""
+    return f"spark {what} -server {host}:{found.port or _PORT}{secure}"
+
+
+def _of(topic: Records) -> str:
+    return shlex.join(["-type", topic.message_type, "-topic", topic.pattern or topic.name])
+
+
+_CLIENT_CHECKS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
+    (
+        (),
+        "What AMPS leaves open in commands: order between connections, limits, reasons of failures",
+        "Commands",
+    ),
+    (
+        (),
+        "Filters: AND, OR and comparisons with NULL, patterns, LAST_READ() is always NULL",
+        "Expressions",
+    ),
+    (
+        ("the transaction log",),
+        (
+            "Stores of bookmarks and of published messages that clients keep: the log here does not"
+            " know AMPS's bookmarks, and numbers of publishers begin anew. Remove them, or start"
+            " subscriptions with a moment"
+        ),
+        "The transaction log",
+    ),
+    (
+        ("topics with records",),
+        (
+            "Keys of records that the server makes are others than AMPS's: clients that keep them,"
+            " or query and delete by them, have to learn the new ones"
+        ),
+        "The State of the World",
+    ),
+    (
+        ("topics with records", "views", "conflated topics"),
+        "Queries, pages, deltas, sow_delete",
+        "Queries and subscriptions of records",
+    ),
+    (("views",), "Aggregates: types of sums, groups, NULL", "Views"),
+    (("queues",), "Backlogs, acknowledgements, cancelled messages, order", "Queues"),
+    (("websockets",), "Form of messages, origins of pages, the logon", "Transports"),
+    (("legacy protocols",), "Lengths, separators, fields", "Legacy protocols"),
+    (("TLS",), "Versions: TLS 1.1 is left out unless it is asked for", "Transports"),
+    (
+        ("the admin interface",),
+        "Programs that read /amps: forms of numbers, what counters count",
+        "The admin interface",
+    ),
+    (
+        ("logs",),
+        "Programs that read the log: names of files, rotation, counts",
+        "The server log",
+    ),
+    (
+        (),
+        "Scripts with spark: protocols, authenticators, where lines go, exit codes",
+        "The client and spark",
+    ),
+)
+"""Features (empty: any configuration), the point to check, and the section that describes it."""
+
+
+def _clients(found: Survey) -> Iterator[Item]:
+    for features, text, section in _CLIENT_CHECKS:
+        if not features or found.has(*features):
+            yield Item(text, f"docs/compatibility.md, {section}")
+
+
+def _steps(made: Checklist) -> Iterator[Item]:
+    path = made.path
+    if made.errors:
+        yield Item("Mend the errors", "", (f"ampServer --verify-config {path}",))
+    for module in made.found.modules:
+        if module.state == ABSENT:
+            yield Item(f"Replace the module {module.name}: {module.advice}")
+    if made.files:
+        yield Item(
+            "Give the instance directories of its own (JournalDirectory, FileName of topics), so"
+            f" that AMPS's files stay for the way back; ampServer {OPTION} renames them instead",
+            "docs/compatibility.md, Files and directories",
+        )
+    stem = posixpath.splitext(Path(path).name)[0]
+    yield Item(
+        "Start it beside AMPS, on another host or with other ports and directories, and look at it",
+        "docs/operations.md",
+        (f"ampServer {path}", f"amps-doctor --config {path}"),
+    )
+    yield Item("Try each client program against it, with the list above in hand")
+    if made.found.has("replication"):
+        yield Item(
+            "Check the configurations of all instances that replicate against each other",
+            "docs/replication.md",
+            (f"ampServer --verify-config {path} OTHER.xml",),
+        )
+    if made.carry:
+        yield Item("Carry data over, as above, while publishers still go to AMPS")
+    yield Item("Stop the publishers, wait until what was carried over has come, and compare")
+    if made.found.records:
+        yield Item(
+            f"Are there as many records at {_NEW} as at {_OLD}? spark says how many there were",
+            "",
+            tuple(
+                f"{_spark('sow', _NEW, made.found)} {_of(topic)} > /dev/null"
+                for topic in made.found.records
+            ),
+        )
+    yield Item(
+        "Point subscribers, then publishers, to this server. What is published here from now on"
+        " is not at AMPS: that is the end of the easy way back"
+    )
+    yield Item(
+        "Look at it again, and at the log, after an hour and after a day",
+        "docs/monitoring.md",
+        (f"amps-doctor --config {path} --output {stem}-after.tar.gz",),
+    )

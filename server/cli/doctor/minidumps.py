@@ -1,0 +1,62 @@
+"""Checks of the minidumps of an instance; the newest one goes into the archive."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from config_schema.spec import InstanceSpec
+from server.cli.doctor.findings import Examination, Verdict
+from server.cli.minidumps.reader import MOST_BYTES
+from server.process.minidump import name_prefix
+from server.util.safe_open import open_regular
+
+AREA: Final = "minidumps"
+_RECENT_SECONDS: Final = 24 * 3600
+
+
+def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
+    """Check the minidumps.
+
+    Args:
+        spec: the instance.
+        taken: the one that this command has just requested; it is no sign of trouble.
+        found: collects the findings.
+    """
+    if spec.mini_dump_directory is None:
+        found.look(
+            AREA,
+            "directory",
+            "disabled",
+            "nobody could tell what a server was doing that hung",
+            "remove MiniDumpDirectory, or name a directory",
+        )
+        return
+    directory = Path(spec.mini_dump_directory)
+    pattern = f"{name_prefix(spec.name)}[0-9]*T*Z-*.txt"
+    dumps = sorted(directory.glob(pattern), key=lambda path: path.stat().st_mtime)
+    others = [path for path in dumps if taken is None or path.name != taken.name]
+    now = time.time()
+    recent = [path for path in others if now - path.stat().st_mtime < _RECENT_SECONDS]
+    found.judge(
+        AREA,
+        str(directory),
+        f"{len(others)} there, {len(recent)} of the last 24 hours",
+        Verdict.LOOK if recent else Verdict.OK,
+        "somebody or something had reason to write them",
+        "amps-report-minidump shows what they say; remove those that are needed no more",
+    )
+    if others:
+        attach(others[-1], found)
+
+
+def attach(path: Path, found: Examination) -> None:
+    """Put a minidump into the archive.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        text = file.read(MOST_BYTES).decode(errors="backslashreplace")
+    found.texts[f"minidump/{path.name}"] = text

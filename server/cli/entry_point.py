@@ -1,0 +1,74 @@
+"""The exit of commands: closed pipes, full disks and interrupts.
+
+Commands handle errors of their input themselves; this module handles those of output. A pipe whose
+reader has exited (head, less) is a success; any other error of output is reported in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Final, Protocol, TextIO
+
+from server.app.stdio import occupy_standard_streams, print_to_nowhere, say
+
+INTERRUPTED: Final = 130
+
+
+class Main(Protocol):
+    """The main function of a command."""
+
+    def __call__(self, arguments: Sequence[str] | None = None) -> int:
+        """Run the command with arguments, those of the process if None."""
+        ...
+
+
+def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
+    """Return a decorator for main functions that handles errors of output and interrupts.
+
+    Args:
+        name: name of the command.
+        failed: its exit status when it cannot print.
+    """
+
+    def decorate(main: Main) -> Main:
+        @wraps(main)
+        def run(arguments: Sequence[str] | None = None) -> int:
+            _open_missing_streams()
+            try:
+                try:
+                    status = main(arguments)
+                finally:  # help and version, too, end in an exception
+                    sys.stdout.flush()
+            except BrokenPipeError:
+                print_to_nowhere()
+                return 0
+            except OSError as error:
+                say(f"{name}: {_what(error)}: {error.strerror or error}")
+                print_to_nowhere()
+                return failed
+            except KeyboardInterrupt:
+                print_to_nowhere()
+                return INTERRUPTED
+            return status
+
+        return run
+
+    return decorate
+
+
+def _what(error: OSError) -> str:
+    return "standard output" if error.filename is None else str(error.filename)
+
+
+def _open_missing_streams() -> None:
+    """Redirect standard output and error to /dev/null if the process was started without them."""
+    occupy_standard_streams()
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")

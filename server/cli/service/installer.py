@@ -1,0 +1,290 @@
+"""Installs and removes the files by which the init system of a machine runs the server.
+
+    /opt/amps                     a copy of the program
+    /opt/etc/amps/config.xml      the configuration, which is the administrator's
+    /var/lib/amps                 where relative paths of the configuration begin
+    amps.service, amps@.service   units for systemd: of that one, and of any /opt/etc/amps/NAME.xml
+    /etc/init.d/amps              where there is no systemd
+
+Earlier versions of our own files are replaced; configurations and data are never touched.
+
+Source: AMPS User Guide, Running AMPS as a Linux Service.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from server.cli.service.program_copy import CopyError, copy_installation, remove_copy
+
+PREFIX: Final = Path("/opt/amps")
+CONFIGURATION: Final = Path("/opt/etc/amps")
+STATE: Final = Path("/var/lib/amps")
+_UNITS: Final = Path("/usr/lib/systemd/system")
+_ENABLED: Final = Path("/etc/systemd/system/multi-user.target.wants/amps.service")
+"""The link that starts the service with the machine; it may outlive its target."""
+_INIT_SCRIPT: Final = Path("/etc/init.d/amps")
+_COMMAND_SECONDS: Final = 120
+_STOP_SECONDS: Final = 330
+"""Must exceed the 300 seconds that the units and the script give a server to stop."""
+
+
+class ServiceError(Exception):
+    """An installation or removal failed. The text has the step and the reason."""
+
+
+class Kind(StrEnum):
+    """Kinds of messages: a completed step, a possible problem, a task that is left to do."""
+
+    DONE = "done"
+    WARNING = "warning"
+    TO_DO = "to_do"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A message about the progress.
+
+    Attributes:
+        text: the message.
+        kind: its kind.
+    """
+
+    text: str
+    kind: Kind = Kind.DONE
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}" if self.kind is Kind.WARNING else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The target of an installation.
+
+    Attributes:
+        root: directory that stands for `/`: another one while an image of a machine is made.
+        user: the user that the service runs as.
+        init: `systemd` or `sysv`.
+    """
+
+    root: Path
+    user: str
+    init: str
+
+    @property
+    def is_running(self) -> bool:
+        """True for the machine itself, False for an image of one."""
+        return self.root == Path("/")
+
+    def place(self, path: Path) -> Path:
+        """Return the current location of a path of the target."""
+        return self.root / path.relative_to("/")
+
+
+def working_directory(configuration: Path) -> Path | None:
+    """Return the directory at which a configuration's relative paths begin in the service.
+
+    None if the service does not run it.
+
+    Args:
+        configuration: its file, absolute.
+    """
+    if configuration.parent != CONFIGURATION or configuration.suffix != ".xml":
+        return None
+    return STATE if configuration.stem == "config" else STATE / configuration.stem
+
+
+def detect_init(root: Path) -> str:
+    """Return the init system of a machine."""
+    return "systemd" if (root / "usr/lib/systemd").is_dir() else "sysv"
+
+
+def install(machine: Machine) -> Iterator[Step]:
+    """Install or renew the service, and yield the completed steps.
+
+    Raises:
+        ServiceError: something is in the way, or a step failed.
+    """
+    _require_root(machine)
+    try:
+        copy_installation(machine.place(PREFIX), known_as=PREFIX)
+        yield Step(f"{PREFIX}: the program")
+        if machine.user != "root" and (hidden := _hidden_interpreter()):
+            yield Step(f"{hidden}, so that user {machine.user} may not run it", Kind.WARNING)
+        for directory in (CONFIGURATION, STATE):
+            machine.place(directory).mkdir(parents=True, exist_ok=True)
+        if machine.is_running:
+            yield from _have_user(machine.user)
+            user = pwd.getpwnam(machine.user)
+            os.chown(STATE, user.pw_uid, user.pw_gid)
+        for path, text in _files(machine):
+            _write(machine.place(path), text, executable=path == _INIT_SCRIPT)
+            yield Step(f"{path}: how to start it")
+    except CopyError as error:
+        raise ServiceError(str(error)) from None
+    except OSError as error:
+        raise ServiceError(_words(error)) from None
+    if machine.is_running:
+        _register(machine.init)
+    if not (machine.place(CONFIGURATION) / "config.xml").exists():
+        missing = f"{CONFIGURATION}/config.xml is missing"
+        yield Step(f"{missing}: put the instance's configuration there", Kind.TO_DO)
+
+
+def uninstall(machine: Machine) -> Iterator[Step]:
+    """Remove everything that `install` has made, except configurations, data and the user.
+
+    An interrupted installation is removed as far as it got.
+
+    Raises:
+        ServiceError: something cannot be removed.
+    """
+    _require_root(machine)
+    if machine.is_running:
+        _unregister(machine.init)
+    try:
+        for path in (*_unit_paths(), _ENABLED, _INIT_SCRIPT):
+            if machine.place(path).exists() or machine.place(path).is_symlink():
+                machine.place(path).unlink()
+                yield Step(f"{path}: removed")
+        program = machine.place(PREFIX)
+        if remove_copy(program):
+            yield Step(f"{PREFIX}: removed")
+        if program.exists():
+            yield Step(f"{PREFIX}: left, since it is no copy of Amperage")
+    except OSError as error:
+        raise ServiceError(_words(error)) from None
+    if machine.is_running and machine.init == "systemd":
+        _reload()
+    for path in (CONFIGURATION, STATE):
+        if machine.place(path).exists():
+            yield Step(f"{path}: left")
+
+
+def _require_root(machine: Machine) -> None:
+    """Check that the root directory exists, so that no tree is made under a mistyped name.
+
+    Raises:
+        ServiceError: it does not.
+    """
+    if not machine.root.is_dir():
+        why = "is no directory" if machine.root.exists() else "does not exist"
+        raise ServiceError(f"{machine.root} {why}: expected the image of a machine")
+
+
+def _hidden_interpreter() -> str | None:
+    """Return why other users cannot run the copy's interpreter; None if they can."""
+    interpreter = Path(sys.executable).resolve()
+    for place in interpreter.parents:
+        if not place.stat().st_mode & stat.S_IXOTH:
+            return f"the interpreter {interpreter} is in {place}, which is closed to others"
+    return None
+
+
+def _unit_paths() -> Sequence[Path]:
+    return (_UNITS / "amps.service", _UNITS / "amps@.service")
+
+
+def _files(machine: Machine) -> Iterator[tuple[Path, str]]:
+    paths = _unit_paths() if machine.init == "systemd" else (_INIT_SCRIPT,)
+    for path in paths:
+        name = "amps.init" if path == _INIT_SCRIPT else path.name
+        text = (resources.files(__package__) / name).read_text()
+        for word, meaning in (
+            ("@PREFIX@", PREFIX),
+            ("@CONFIGURATION@", CONFIGURATION),
+            ("@USER@", machine.user),
+        ):
+            text = text.replace(word, str(meaning))
+        yield path, text
+
+
+def _write(path: Path, text: str, *, executable: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.chmod(0o755 if executable else 0o644)
+    new.replace(path)
+
+
+def _have_user(name: str) -> Iterator[Step]:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        shell = shutil.which("nologin") or "/bin/false"
+        _run("useradd", "--system", "--user-group", "--home-dir", STATE, "--shell", shell, name)
+        yield Step(f"user {name}: added")
+
+
+def _words(error: OSError) -> str:
+    """Return an error as text: the file and the reason."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # from copying a tree
+        source, target, why = error.args[0][0]
+        return f"{source} cannot be copied to {target}: {why}"
+    why = error.strerror or str(error)
+    return why if error.filename is None else f"{error.filename}: {why}"
+
+
+def _is_booted() -> bool:
+    """Return True if systemd runs this machine, by the same test as sd_booted(3)."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def _reload() -> None:
+    if _is_booted():
+        _run("systemctl", "daemon-reload")
+
+
+def _register(init: str) -> None:
+    if init == "systemd":
+        _reload()
+        _run("systemctl", "enable", "amps.service")
+    elif shutil.which("update-rc.d"):
+        _run("update-rc.d", "amps", "defaults")
+    elif shutil.which("chkconfig"):
+        _run("chkconfig", "--add", "amps")
+
+
+def _unregister(init: str) -> None:
+    if init == "systemd":
+        one, many = _unit_paths()
+        if many.exists() and _is_booted():
+            _run("systemctl", "stop", "amps@*.service", seconds=_STOP_SECONDS)
+        if one.exists() and _is_booted():
+            _run("systemctl", "stop", one.name, seconds=_STOP_SECONDS)
+        if one.exists():
+            _run("systemctl", "disable", one.name)
+        return
+    if _INIT_SCRIPT.exists():
+        _run(str(_INIT_SCRIPT), "stop", seconds=_STOP_SECONDS)
+        if shutil.which("update-rc.d"):
+            _run("update-rc.d", "amps", "remove")
+        elif shutil.which("chkconfig"):
+            _run("chkconfig", "--del", "amps")
+
+
+def _run(*words: str | os.PathLike[str], seconds: int = _COMMAND_SECONDS) -> None:
+    try:
+        ran = subprocess.run(  # noqa: S603 - words of this module
+            words, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except OSError as error:
+        raise ServiceError(_words(error)) from None
+    except subprocess.TimeoutExpired:
+        words_said = " ".join(map(str, words))
+        raise ServiceError(f"{words_said}: has not ended after {seconds} seconds") from None
+    if ran.returncode:
+        raise ServiceError(
+            f"{' '.join(map(str, words))}: {ran.stderr.strip() or ran.stdout.strip()}"
+        )

@@ -1,0 +1,128 @@
+"""Reads the records of a SOW file, also of a running instance or from a damaged file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from server.cli.read_errors import Skipped
+from server.storage.sow.records import Record
+from server.storage.sow.slab import slab_format as form
+from server.storage.sow.slab.salvage import salvage
+from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
+from server.storage.sow.slab.slab_format import Kind
+from server.storage.sow.slab.slab_scan import scan
+from server.storage.sow.store import StoreError
+
+_ATTEMPTS: Final = 3
+"""Number of attempts. A file may change during a read: only damage in every attempt counts."""
+
+
+class Found(NamedTuple):
+    """A record of the file.
+
+    Attributes:
+        record: the record; an empty topic stands for the file's own.
+        location: the slab's index times the slab size, plus the position in the slab.
+        checksum: checksum of the entry.
+        room: bytes that the entry takes.
+        past: True for a past state.
+    """
+
+    record: Record
+    location: int
+    checksum: int
+    room: int
+    past: bool
+
+
+@dataclass(slots=True)
+class Contents:
+    """The contents of a file.
+
+    Attributes:
+        records: identity -> location of its entry.
+        entries: slab index -> number of entries in the slab.
+        damage: description of the damage, None if the file is good.
+        skipped: parts that cannot be read.
+        overtaken: records that changed while they were read.
+    """
+
+    records: dict[tuple[object, ...], int] = field(default_factory=dict)
+    entries: dict[int, int] = field(default_factory=dict)
+    damage: str | None = None
+    skipped: Skipped = field(default_factory=lambda: Skipped("damaged part", "damaged parts"))
+    overtaken: Skipped = field(
+        default_factory=lambda: Skipped(
+            "record that has changed meanwhile", "records that have changed meanwhile"
+        )
+    )
+
+
+def read_contents(file: SlabFile) -> Contents:
+    """Find all records; in a damaged file, find the remaining ones and count the lost parts."""
+    for _ in range(_ATTEMPTS):
+        contents = Contents()
+        if file.has_lost_commit_points:
+            damage = f"the commit points of {file.path} are damaged"
+            break
+        try:
+            scan(file, lambda location, data: _take(file, contents, location, data))  # noqa: B023 - called at once
+        except DamagedFileError as error:
+            damage = str(error)
+        else:
+            return contents
+    contents = Contents(damage=damage)
+    for gap in salvage(file, lambda location, data: _take(file, contents, location, data)):
+        where = "a slab that is not there" if gap.offset is None else f"byte {gap.offset}"
+        contents.skipped.add(gap.size, where)
+    return contents
+
+
+def records_of(file: SlabFile, contents: Contents) -> Iterator[Found]:
+    """Yield the records, except those that a running instance has replaced in the meantime."""
+    for location in contents.records.values():
+        found = _found(file, location)
+        if found is None:
+            contents.overtaken.add(0, f"byte {file_offset(location)}")
+        else:
+            yield found
+
+
+def _take(file: SlabFile, contents: Contents, location: int, data: bytes) -> None:
+    """Apply an entry of the log."""
+    slab = location // file.slab_size
+    contents.entries[slab] = contents.entries.get(slab, 0) + 1
+    kind = form.entry_kind(data)
+    if kind in (Kind.PAST, Kind.PAST_DELETED, Kind.DROPPED):
+        identity: tuple[object, ...] = (form.entry_number(data),)
+    else:
+        record = form.decode_record(data, "")
+        identity = (record.topic, record.key)
+    if kind in (Kind.DELETED, Kind.DROPPED):
+        contents.records.pop(identity, None)
+    else:
+        contents.records[identity] = location
+
+
+def _found(file: SlabFile, location: int) -> Found | None:
+    try:
+        data = file.read(location)
+    except StoreError:
+        return None
+    checksum = int.from_bytes(data[:4], "little")
+    if len(data) < form.ENTRY.size or checksum != form.crc32c(data[4:]):
+        return None
+    return Found(
+        form.decode_record(data, ""),
+        location,
+        checksum,
+        form.padded(len(data)),
+        form.entry_kind(data) != Kind.RECORD,
+    )
+
+
+def file_offset(location: int) -> int:
+    """Return the offset in the file of a location."""
+    return form.PAGE + location

@@ -1,0 +1,275 @@
+"""Aggregated queries and subscriptions: reads their terms, and refuses what cannot be aggregated.
+
+With the options projection and grouping, a query returns the records that a view with this
+definition would hold. A subscription that begins with a query then sends the changes of that view.
+The filter and the SOW keys of the command select the records of the topic that are aggregated.
+
+Source: AMPS User Guide, Aggregated SOW Queries; Aggregated Subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from server.engine.commands import subscribe
+from server.engine.commands.acks import acknowledge
+from server.engine.commands.as_of import with_point
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.parsing.options import (
+    AGGREGATING,
+    check_entries,
+    check_query_options,
+    option_refusal,
+    read_presentation,
+    unbracketed,
+)
+from server.engine.commands.parsing.pagination import is_name, page_of, read_page, records_topic
+from server.engine.commands.parsing.query_parameters import read_query_terms
+from server.engine.commands.parsing.topic_selection import (
+    read_topic,
+    records_of,
+    require_topic,
+    restricted_to,
+)
+from server.engine.commands.query import QueryCommand, tested
+from server.engine.queries.aggregate_query import (
+    AggregateQuery,
+    Followed,
+    Gathering,
+    KnownGroups,
+    Ranked,
+)
+from server.engine.queries.execution import Asked
+from server.engine.queries.page_query import PageQuery
+from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
+from server.expressions.topic_names import select_topics
+from server.message_types.base import BodyError
+from server.security.permissions import Permission
+from server.storage.views.aggregation import check_fields
+from server.storage.views.projection import Projection
+from server.storage.views.terms import AggregationTerms
+from server.topics.subscriptions.entitlement_limits import permitted_fields
+from server.util.limits import MOST_COMPUTED_FIELDS
+
+if TYPE_CHECKING:
+    from amperage.wire.header import Header
+    from server.engine.commands.parsing.query_parameters import QueryTerms
+    from server.engine.commands.subscription_context import Querying, Subscribing
+    from server.engine.queries.page_query import Scan
+    from server.expressions.tree import Field, Identifier, Reference
+    from server.storage.sow.history import PastPoint
+    from server.storage.sow.query.query import OpenQuery
+    from server.topics.sow_registry import Selected
+    from server.topics.subscriptions.aggregate_subscription import Aggregate
+    from server.topics.subscriptions.subscription import Subscription
+
+_LONGEST_PROJECTION: Final = 64 * 1024
+"""Bytes (AMPS Command Reference, sow command: Options Field)."""
+
+
+def is_asked_for(options: Mapping[str, str]) -> bool:
+    """Return whether a command requests aggregation."""
+    return any(name in options for name in AGGREGATING)
+
+
+def query(session: Querying, header: Header, options: Mapping[str, str]) -> None:
+    """Query groups of a topic's records.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+
+    def begin(as_of: PastPoint | None) -> None:
+        command, found = open_query(session, header, options, as_of)
+        acknowledge(session, header, "processed", query_id=command.query_id)
+        command.begin([Asked(found, command.presentation)])
+
+    with_point(session, header, [_topic(session, header, options)], begin)
+
+
+def open_query(
+    session: Querying, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
+) -> tuple[QueryCommand, AggregateQuery]:
+    """Return a query for groups of a topic's records; nothing is sent yet.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        as_of: the point in the past that is queried; None for now.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+    topic, aggregation, options = _read(session, header, options)
+    check_query_options(header, options)
+    terms = replace(read_query_terms(session, header, options), as_of=as_of)
+    presentation = read_presentation(header, options, session)
+    groups = aggregation.groups(None, session.hold, topic.permit.select)
+    command = QueryCommand(session, header, terms, presentation)
+    scan = _scan(command, topic, terms)
+    ranked = _ranked(terms, aggregation)
+    found = AggregateQuery(Gathering(scan, groups), ranked, scan, groups.drop)
+    return command, found
+
+
+def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
+    """Query groups of a topic's records, and subscribe to their changes.
+
+    Raises:
+        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+    """
+    if header.bookmark is not None:
+        raise CommandRefused(
+            "invalid command", "what begins at a bookmark cannot be aggregated, only what is now"
+        )
+    if "select" in options:
+        raise option_refusal("select", "the projection says which fields messages have")
+    topic, aggregation, options = _read(session, header, options)
+    terms = read_query_terms(session, header, options)
+    page = read_page(terms)
+    before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    replaced = page_of(session, before)
+    subscription = subscribe.prepare(
+        session,
+        header,
+        options,
+        keys=terms.keys,
+        page=page,
+        aggregation=aggregation,
+        began_with_query=terms.top_n is None,
+    )
+    subscribe.put_in_place(session, header, subscription)
+    command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
+    acknowledge(session, header, "processed", sub_id=subscription.sub_id, query_id=command.query_id)
+    follower = _follower(session, subscription)
+    remember = subscribe.remember(session, subscription)
+    found: OpenQuery
+    if follower.page is None:
+        scan = _scan(command, topic, terms)
+        ranked = _ranked(terms, aggregation)
+        found = AggregateQuery(Gathering(scan, follower.groups), ranked, scan)
+    else:
+        groups = None
+        if not follower.page.results.is_complete:
+            groups = _all_groups(command, topic, terms, follower)
+        inherit = subscribe.remember(session, subscription, from_before=True)
+        found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
+    command.begin([Asked(Followed(found, follower), command.presentation)], sent=remember)
+
+
+def _all_groups(
+    command: QueryCommand, topic: Selected, terms: QueryTerms, follower: Aggregate
+) -> Scan:
+    """Return a scan of all groups for a page; groups of a replaced page are reused."""
+    if follower.is_live:
+        return KnownGroups(follower.groups)
+    return Gathering(_scan(command, topic, terms), follower.groups)
+
+
+def _read(
+    session: Querying, header: Header, options: Mapping[str, str]
+) -> tuple[Selected, AggregationTerms, Mapping[str, str]]:
+    """Read the terms of an aggregation.
+
+    Returns:
+        The topic, the aggregation, and the other options.
+    """
+    topic = _topic(session, header, options)
+    for name, other in zip(AGGREGATING, reversed(AGGREGATING), strict=True):
+        if name not in options:
+            raise option_refusal(other, f"it goes with the option {name}")
+    message_type = session.engine.settings.message_types[session.message_type]
+    if not (message_type.capabilities.build and message_type.capabilities.fields):
+        raise option_refusal("projection", f"no message of type {message_type.name} can be made")
+    functions = session.engine.settings.functions
+    text = options["projection"]
+    if len(text.encode(errors="surrogateescape")) > _LONGEST_PROJECTION:
+        raise option_refusal("projection", f"it is longer than {_LONGEST_PROJECTION} bytes")
+    for name in AGGREGATING:
+        check_entries(name, options[name], MOST_COMPUTED_FIELDS)
+    try:
+        fields = parse_fields(unbracketed("projection", text), Kind.PROJECTION, functions)
+    except ExpressionError as error:
+        raise option_refusal("projection", str(error)) from None
+    try:
+        grouping = parse_identifiers(unbracketed("grouping", options["grouping"]))
+    except ExpressionError as error:
+        raise option_refusal("grouping", str(error)) from None
+    name = header.topic or ""
+    _check_references(session, name, fields, grouping)
+    aggregation = AggregationTerms(
+        Projection(
+            permitted_fields(topic.permit, fields),
+            grouping,
+            functions,
+            is_untyped=lambda _: not message_type.capabilities.typed,
+        ),
+        message_type,
+        name,
+        functions,
+        owner=(session.client_name, session.engine.turns),
+    )
+    try:
+        check_fields(message_type, aggregation.projection)
+    except BodyError as error:
+        raise option_refusal("projection", str(error)) from None
+    rest = {name: value for name, value in options.items() if name not in AGGREGATING}
+    rest["non_regex_topic"] = ""
+    return topic, aggregation, rest
+
+
+def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Selected:
+    """Return the topic to aggregate; a regular expression that is its name counts as the name."""
+    selector = read_topic(session, header, options)
+    if selector.is_regex and is_name(session, selector):
+        selector = select_topics(selector.text, literal=True)
+    if selector.is_regex:
+        raise option_refusal(
+            "projection", f"one topic is aggregated, and {selector.text!r} is a regular expression"
+        )
+    require_topic(session, Permission.READ_TOPIC, selector)
+    topics = records_of(session, Permission.READ_TOPIC, selector)
+    if not topics:
+        raise option_refusal("projection", f"topic {selector.text!r} keeps no records")
+    return topics[0]
+
+
+def _check_references(
+    session: Querying, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
+) -> None:
+    """Check that fields refer to the topic itself only, by whatever name."""
+
+    def check(option: str, reference: Reference) -> None:
+        if reference.topic not in (None, topic) or reference.message_type not in (
+            None,
+            session.message_type,
+        ):
+            raise option_refusal(
+                option,
+                f"it reads topic {reference.topic!r}; only a view aggregates more than one topic",
+            )
+
+    for field in fields:
+        for reference in references(field.source):
+            check("projection", reference)
+    for identifier in grouping:
+        check("grouping", identifier.reference)
+
+
+def _scan(command: QueryCommand, topic: Selected, terms: QueryTerms) -> OpenQuery:
+    return command.matching(topic, restricted_to(terms.filter, terms.keys))
+
+
+def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
+    start = terms.skip_n or 0
+    stop = None if terms.top_n is None else start + terms.top_n
+    return Ranked(aggregation.message_type, terms.order_by, start, stop)
+
+
+def _follower(session: Querying, subscription: Subscription) -> Aggregate:
+    topic = records_topic(session, subscription.selector.text)
+    assert topic is not None  # noqa: S101 - see _topic
+    return topic.aggregate(subscription)

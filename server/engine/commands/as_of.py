@@ -1,0 +1,108 @@
+"""The point in the past that a query of a topic with History requests.
+
+It is a moment, or the bookmark of a message, which is looked up in the transaction log: the state
+is then the one after this message.
+
+Source: AMPS Command Reference, Historical SOW Query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from amperage.wire.bookmarks import EPOCH, is_now, parse_moment
+from server.engine.commands.bookmark_subscribe import read_bookmark
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse
+from server.storage.journal import BookmarkError, JournalUnreadable
+from server.storage.sow.history import PastPoint
+
+if TYPE_CHECKING:
+    from amperage.wire.header import Header
+    from server.engine.commands.persisted_acks import Publisher
+    from server.storage.journal import Span
+    from server.topics.sow_registry import Selected
+    from server.topics.transaction_log import Place, TransactionLog
+
+_NANOSECONDS: Final = 1000  # in a microsecond
+
+
+def with_point(
+    session: Publisher,
+    header: Header,
+    topics: Sequence[Selected],
+    query: Callable[[PastPoint | None], None],
+) -> None:
+    """Call a query when the point that it requests is known.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        topics: its topics; if none of them has History, the bookmark is ignored.
+        query: called with the point, or None for now; called at once if no look-up is needed. It
+            may refuse the command.
+
+    Raises:
+        CommandRefused: the bookmark is invalid, or cannot be looked up.
+    """
+    text = header.bookmark
+    has_history = any(topic.keeper.table.history is not None for topic in topics)
+    if text is None or is_now(text) or not has_history:
+        query(None)
+        return
+    moment = 0 if text == EPOCH else parse_moment(text)
+    if moment is not None:
+        query(PastPoint(moment))
+        return
+    _look_up(session, header, text, topics, query)
+
+
+def _look_up(
+    session: Publisher,
+    header: Header,
+    text: str,
+    topics: Sequence[Selected],
+    query: Callable[[PastPoint | None], None],
+) -> None:
+    log = session.engine.transaction_log
+    journaled = all(session.find_topic(topic.keeper.name).is_journaled for topic in topics)
+    if log is None or not journaled:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"{text!r}: expected a moment like 20260102T123500Z; the messages of the topic are not "
+            "in a transaction log, where they could be found by their bookmarks",
+        )
+    request = read_bookmark(header)
+    if request.ends:
+        raise CommandRefused("invalid bookmark", f"{text!r}: expected one point in time, no range")
+
+    def found(place: Place) -> None:
+        if not session.is_open:
+            return
+        if isinstance(place, BookmarkError):
+            refuse(session, header, "bookmark not found", str(place))
+            return
+        try:
+            query(point_of(log, place))
+        except CommandRefused as refusal:
+            refuse(session, header, refusal.reason, refusal.detail)
+
+    log.look_up(session.number, request, "fail", found)
+
+
+def point_of(log: TransactionLog, place: Span) -> PastPoint:
+    """Return the point behind which a part of the log begins.
+
+    Raises:
+        CommandRefused: the log cannot be read at the moment.
+    """
+    if place.not_before:
+        return PastPoint(place.not_before * _NANOSECONDS)
+    try:
+        recorded = log.moment_of(place.after)
+    except JournalUnreadable as problem:
+        raise CommandRefused(
+            "bookmark not found", f"the transaction log cannot be read: {problem}"
+        ) from None
+    return PastPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)

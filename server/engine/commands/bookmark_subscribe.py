@@ -1,0 +1,352 @@
+"""subscribe with a bookmark: a replay from the transaction log; its options pause and resume.
+
+Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from amperage.wire.bookmarks import is_now
+from amperage.wire.header import Header
+from config_schema.units import UnitError, parse_interval
+from server.engine.commands.acks import acknowledge, failure, success, wants
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse
+from server.engine.commands.memory_account import memory_of
+from server.engine.commands.parsing.options import (
+    QUERYING,
+    check_replay_options,
+    option_refusal,
+    read_conflation,
+    read_presentation,
+)
+from server.engine.commands.parsing.topic_selection import (
+    entitlement_filter,
+    read_filter,
+    require_topic,
+    restricted_to,
+)
+from server.engine.replays.rate_limiter import RateTerms, parse_rate
+from server.engine.replays.replay import Company, Replay, ReplayTerms, read_for
+from server.engine.replays.replay_clock import Timeline
+from server.security.permissions import Permission
+from server.storage.journal import BookmarkError, NotFound, parse_bookmark
+from server.topics.subscriptions.delivery.conflation import Conflater
+from server.topics.subscriptions.subscription import Subscription
+from server.util.limits import MOST_BOOKMARKS
+
+if TYPE_CHECKING:
+    from server.engine.commands.subscription_context import Subscribing
+    from server.expressions.topic_names import TopicSelector
+    from server.storage.journal import BookmarkRequest
+    from server.topics.subscriptions.subscription import PageTerms
+    from server.topics.transaction_log import Place
+
+_NOT_FOUND: Final = ("epoch", "now", "fail")
+_NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
+_NOT_WITH_DELETIONS: Final = ("live", "conflation", "select")
+_NANOSECONDS: Final = 1e9
+
+
+def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
+    """Return whether a subscription with a bookmark has anything to replay.
+
+    A regular expression selects the topics that are in the transaction log.
+    """
+    if session.engine.transaction_log is None:
+        return False
+    return selector.is_regex or session.find_topic(selector.text).is_journaled
+
+
+def make_subscription(
+    session: Subscribing,
+    header: Header,
+    options: Mapping[str, str],
+    selector: TopicSelector,
+    sub_id: str,
+    keys: tuple[str, ...] | None = None,
+    page: PageTerms | None = None,
+) -> Subscription:
+    """Return the subscription that a command with a bookmark requests, without placing it.
+
+    With a command that also queries, top_n and the `completed` ack belong to the query, and
+    `persisted` acks are not sent (AMPS Command Reference, sow_and_subscribe command).
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        selector: its topics.
+        sub_id: the subscription's id.
+        keys: the SOW keys of the records subscribed to, None for all.
+        page: the page of these records, None for all messages.
+
+    Raises:
+        CommandRefused: the bookmark or an option cannot be used, or the user may not read.
+    """
+    engine = session.engine
+    log = engine.transaction_log
+    assert log is not None  # noqa: S101 - see is_replayed
+    require_topic(session, Permission.READ_TOPIC, selector)
+    check_replay_options(header, options)
+    is_live, is_durable = "live" in options, "fully_durable" in options
+    if is_live and is_durable:
+        raise option_refusal("fully_durable", "it is the opposite of option live")
+    if is_live and (barred := [name for name in _NOT_LIVE if name in options]):
+        raise option_refusal(barred[0], "it does not go with option live")
+    read_bookmark(header)
+    read_not_found(options)
+    has_keys = selector.is_regex or bool(engine.stores.select(session.message_type, selector))
+    conflation = read_conflation(options, keys_needed=not has_keys)
+    timeline = None if conflation is None else Timeline(engine.clock)
+    queries = header.command in QUERYING
+    terms = ReplayTerms(
+        None if queries else _most(header),
+        _rate(options),
+        is_paused="pause" in options,
+        is_live=is_live,
+    )
+    if wants(header, "completed") and not queries:
+        terms = replace(
+            terms,
+            on_completed=lambda bookmark: success(
+                header, "completed", sub_id=sub_id, bookmark=bookmark
+            ),
+            on_failed=lambda why: failure(header, "completed", "replay failed", why),
+        )
+    if wants(header, "persisted") and not queries:
+        terms = replace(
+            terms,
+            on_persisted=lambda bookmark, places: success(
+                header,
+                "persisted",
+                sub_id=sub_id,
+                bookmark=bookmark,
+                long_options=_told(places, options),
+            ),
+            persisted_interval=session.options.ack_conflation,
+        )
+    conflater = None
+    if conflation is not None and timeline is not None:
+        message_type = engine.settings.message_types[session.message_type]
+        conflater = Conflater(
+            conflation, message_type, timeline, session.is_behind, engine.flush, session.hold
+        )
+    return Subscription(
+        session,
+        sub_id,
+        replayed_topics(session, selector),
+        restricted_to(read_filter(session, header, stable=page is not None), keys),
+        replace(read_presentation(header, options, session), bookmark=True),
+        conflater,
+        tracks_focus=page is not None and "oof" in options,
+        options=header.options,
+        page=page,
+        replay=Replay(
+            session, log, terms, engine.settled_tail if is_durable else engine.tail, timeline
+        ),
+        memory=memory_of(header),
+        deletions=wants_deletions(session, header, options, selector),
+        bookmark=header.bookmark,
+    )
+
+
+def wants_deletions(
+    session: Subscribing, header: Header, options: Mapping[str, str], selector: TopicSelector
+) -> bool:
+    """Return whether a command requests notices of deleted records.
+
+    The log has only the keys of deleted records, so no filter can be applied to them.
+
+    Raises:
+        CommandRefused: a filter would apply to them, or another option requests other messages
+            than those in the log.
+    """
+    if "deletions" not in options:
+        return False
+    barred = [name for name in _NOT_WITH_DELETIONS if name in options]
+    if barred:
+        raise option_refusal("deletions", f"it does not go with option {barred[0]}")
+    if header.command in QUERYING:
+        raise option_refusal("deletions", "it is for replays that begin without a query")
+    if header.filter is not None:
+        raise option_refusal(
+            "deletions", "it does not go with a filter: the log has only the keys of such records"
+        )
+    if entitlement_filter(session, selector) is not None:
+        raise option_refusal("deletions", "it is for users who may read all messages of the topic")
+    return True
+
+
+def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
+    """Return the topics to replay; for a queue, the topics that feed it.
+
+    Source: AMPS User Guide, Bookmark Subscriptions to Queues.
+    """
+    queues = session.engine.topics.queues
+    if queues is None or selector.is_regex:
+        return selector
+    queue = queues.find(session.message_type, selector.text)
+    return selector if queue is None else queue.source
+
+
+def begin(
+    session: Subscribing, header: Header, options: Mapping[str, str], subscription: Subscription
+) -> None:
+    """Begin the replay of a placed subscription, once its bookmark is found.
+
+    Args:
+        session: the connection that sent the command.
+        header: the command's header.
+        options: its options, split.
+        subscription: a subscription from `make_subscription`.
+    """
+    log, replay = session.engine.transaction_log, subscription.replay
+    assert log is not None  # noqa: S101 - see is_replayed
+    assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
+
+    def found(place: Place) -> None:
+        if session.subscriptions.get(subscription.sub_id) is not subscription:
+            return  # it has ended, or has been replaced
+        if isinstance(place, BookmarkError):
+            session.end_subscription(subscription.sub_id)
+            refuse(session, header, "bookmark not found", str(place))
+            return
+        told = _told(replay.places(place.after), options)
+        if place.doubt:
+            session.log.emit(
+                "1D-0029",
+                client=session.client_name,
+                sub_id=subscription.sub_id,
+                doubt=place.doubt,
+            )
+        acknowledge(
+            session,
+            header,
+            "processed",
+            sub_id=subscription.sub_id,
+            long_options=told,
+            reason="bookmark not found" if place.doubt else None,
+            detail=place.doubt or None,
+        )
+        replay.begin(subscription, place)
+
+    log.look_up(session.number, read_bookmark(header), read_not_found(options), found)
+
+
+def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
+    """Return an ack's option with the bookmarks from which to resume, if the client requests it.
+
+    Other clients get none: clients for browsers expect that options of an ack are a backlog.
+    """
+    return f"places=[{','.join(places)}]" if places and "places" in options else None
+
+
+def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
+    """Pause or resume the bookmark subscriptions that a command names, if it requests that.
+
+    Returns:
+        Whether it did: a command with the option pause may also begin a subscription.
+
+    Raises:
+        CommandRefused: a subscription to be resumed does not exist, or is not a replay.
+    """
+    ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
+    resumes = "resume" in options
+    pauses = "pause" in options and any(one in session.subscriptions for one in ids)
+    if session.engine.transaction_log is None or not (resumes or pauses):
+        return False
+    replays: list[Replay] = []
+    for sub_id in ids:
+        subscription = session.subscriptions.get(sub_id)
+        if subscription is None or not isinstance(subscription.replay, Replay):
+            raise CommandRefused(
+                "invalid subscription id",
+                f"this connection has no bookmark subscription {sub_id!r} to pause or resume",
+            )
+        if subscription.replay.is_live:
+            raise option_refusal(
+                "resume" if resumes else "pause",
+                f"subscription {sub_id!r} has option live, which it does not go with",
+            )
+        replays.append(subscription.replay)
+    if not replays:
+        raise CommandRefused(
+            "invalid subscription id", "the command does not name the subscriptions (header sub_id)"
+        )
+    acknowledge(session, header, "processed", sub_id=header.sub_id)
+    if resumes:
+        _resume(replays)
+    else:
+        for replay in replays:
+            replay.pause()
+    return True
+
+
+def _resume(replays: Iterable[Replay]) -> None:
+    """Resume replays where they were paused; those that can share reads are read for together."""
+    groups: dict[Company, list[Replay]] = {}
+    for replay in replays:
+        company = replay.unpause()
+        if company is not None:
+            groups.setdefault(company, []).append(replay)
+    for company, group in groups.items():
+        read_for(group, company.span)
+
+
+def read_bookmark(header: Header) -> BookmarkRequest:
+    """Read a command's bookmark.
+
+    Raises:
+        CommandRefused: it is invalid.
+    """
+    text = header.bookmark or ""
+    if text.count(",") >= MOST_BOOKMARKS:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"{text.count(',') + 1} bookmarks: expected no more than {MOST_BOOKMARKS}",
+        )
+    try:
+        return parse_bookmark(text)
+    except BookmarkError as error:
+        raise CommandRefused("invalid bookmark", str(error)) from None
+
+
+def read_not_found(options: Mapping[str, str]) -> NotFound:
+    """Read the action to take when a bookmark is not found.
+
+    Raises:
+        CommandRefused: the option has an unknown value.
+    """
+    not_found = options.get("bookmark_not_found", "now").lower()
+    if not_found not in _NOT_FOUND:
+        raise option_refusal("bookmark_not_found", "expected epoch, now or fail")
+    return cast(NotFound, not_found)
+
+
+def _most(header: Header) -> int | None:
+    if header.top_n is None:
+        return None
+    if header.top_n < 1 or is_now(header.bookmark or ""):
+        raise CommandRefused(
+            "invalid option", "top_n is a number of messages to replay, and 0|1| replays none"
+        )
+    return header.top_n
+
+
+def _rate(options: Mapping[str, str]) -> RateTerms | None:
+    text = options.get("rate")
+    if text is None:
+        if "rate_max_gap" in options:
+            raise option_refusal("rate_max_gap", "it goes with the option rate only")
+        return None
+    try:
+        gap = options.get("rate_max_gap")
+        return parse_rate(text, None if gap is None else parse_interval(gap) / _NANOSECONDS)
+    except UnitError as error:
+        raise option_refusal("rate_max_gap", str(error)) from None
+    except ValueError as error:
+        raise option_refusal("rate", str(error)) from None

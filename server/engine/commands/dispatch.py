@@ -1,0 +1,281 @@
+"""Dispatches commands: the table of all commands, and of those accepted in each session state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec.structs import replace
+
+from amperage.wire.header import Header, command_name, encode_header
+from server.engine.commands import (
+    flush,
+    heartbeat,
+    logon,
+    publish,
+    queue_acks,
+    sow,
+    sow_and_subscribe,
+    sow_delete,
+    subscribe,
+    subscription_context,
+    timer,
+    unsubscribe,
+)
+from server.engine.commands.acks import NOT_READABLE, acknowledge, acks_among
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse
+from server.engine.commands.memory_account import check_memory
+from server.storage.sow.store import StoreError
+from server.util.limits import (
+    MOST_ACKS,
+    MOST_IDS,
+    MOST_KEYS,
+    MOST_KEYS_OF_SUBSCRIPTION,
+    MOST_OPTIONS,
+    MOST_ORDER_TERMS,
+    MOST_SUBSCRIPTIONS,
+)
+
+if TYPE_CHECKING:
+    from server.engine.commands.continuation import Steps
+    from server.engine.commands.publish_batches import PublishRuns
+    from server.engine.commands.queue_ack_fast_path import PlainAcks
+    from server.topics.subscriptions.subscription import Subscription
+
+
+class Surroundings(subscription_context.Surroundings, logon.Surroundings, Protocol):
+    """The interface of the engine that all commands use."""
+
+
+class Connection(
+    subscription_context.Subscribing,
+    unsubscribe.Unsubscribing,
+    heartbeat.Beating,
+    logon.Arriving,
+    Protocol,
+):
+    """The interface of a connection that all commands use."""
+
+    @property
+    def engine(self) -> Surroundings:
+        """The engine that it belongs to."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    @property
+    def logged_on(self) -> bool:
+        """True once the client is logged on."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes charged to its subscriptions and queries."""
+
+    @property
+    def runs(self) -> PublishRuns:
+        """Its fast path for publishes, in batches."""
+
+    @property
+    def plain_acks(self) -> PlainAcks:
+        """Its fast path for acknowledgements, without decoding."""
+
+
+Handler = Callable[["Connection", Header, bytes], "Steps | None"]
+"""Executes a command, or returns the steps to execute it, where that may take long."""
+
+BEFORE_LOGON: Final[Mapping[str, Handler]] = {
+    "heartbeat": heartbeat.handle,
+    "logon": logon.handle,
+}
+
+AFTER_LOGON: Final[Mapping[str, Handler]] = {
+    "publish": publish.handle,
+    "p": publish.handle,
+    "delta_publish": publish.handle,
+    "subscribe": subscribe.handle,
+    "delta_subscribe": subscribe.handle,
+    "sow": sow.handle,
+    "sow_and_subscribe": sow_and_subscribe.handle,
+    "sow_and_delta_subscribe": sow_and_subscribe.handle,
+    "sow_delete": sow_delete.handle,
+    "ack": queue_acks.handle,
+    "unsubscribe": unsubscribe.handle,
+    "flush": flush.handle,
+    "heartbeat": heartbeat.handle,
+    "start_timer": timer.handle,
+    "stop_timer": timer.handle,
+}
+
+_SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
+
+_FOR_THE_PEER_ALONE: Final = (sow.handle, *_SUBSCRIBING)
+"""Commands that are not worth executing for a peer that has disconnected."""
+
+_LONGEST_NAME: Final = 32  # of a command; unknown commands may be longer
+
+_TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
+_OTHER_TRACE_ID: Final = "12-0002"
+
+
+def execute(session: Connection, header: Header, body: bytes, exact_header: bytes | None) -> None:
+    """Execute a command of a session, or refuse it.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        body: its body.
+        exact_header: the header's bytes, if they contain all that the header says. The next
+            command with the same bytes is then the same command. None if they do not.
+    """
+    session.command = header.command[:_LONGEST_NAME]
+    _trace(session, header, body)
+    if session.told:
+        _has_heard(session)
+    try:
+        if session.logged_on:
+            steps = _execute_after_logon(session, header, body, exact_header)
+        elif header.command in BEFORE_LOGON:
+            acknowledge(session, header, "received")
+            steps = BEFORE_LOGON[header.command](session, header, body)
+        elif header.command in AFTER_LOGON:
+            steps = _execute_instead_of_logon(session, header, body)
+        else:
+            raise _unknown(header)
+        if steps is not None and next(steps, None) is not None:
+            session.intake.finish(_finish(session, header, steps))
+    except (CommandRefused, StoreError) as error:
+        _answer(session, header, error)
+
+
+def _has_heard(session: Connection) -> None:
+    """Record that a publisher has received its logon's refusals: it has sent a command since."""
+    told, session.told = session.told, ()
+    log = session.engine.transaction_log
+    if log is not None:
+        log.refusals.heard(session.client_hash, told)
+
+
+def _execute_instead_of_logon(session: Connection, header: Header, body: bytes) -> Steps:
+    yield from logon.log_on_implicitly(session)
+    steps = _execute_after_logon(session, header, body, None)
+    if steps is not None:
+        yield from steps
+
+
+def _finish(session: Connection, header: Header, steps: Steps) -> Steps:
+    """Execute the remaining steps of a command, or refuse it after all."""
+    try:
+        yield from steps
+    except (CommandRefused, StoreError) as error:
+        _answer(session, header, error)
+
+
+def _answer(session: Connection, header: Header, error: CommandRefused | StoreError) -> None:
+    if isinstance(error, StoreError):
+        refuse(session, header, NOT_READABLE, str(error))
+        return
+    refuse(session, header, error.reason, error.detail)
+    if error.disconnect is not None:
+        session.close(error.disconnect)
+
+
+def _execute_after_logon(
+    session: Connection, header: Header, body: bytes, exact_header: bytes | None
+) -> Steps | None:
+    handler = AFTER_LOGON.get(header.command)
+    if handler is None:
+        if header.command in BEFORE_LOGON:
+            raise CommandRefused("already logged on", "a connection can log on only once")
+        raise _unknown(header)
+    if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
+        return None
+    has_enough = len(session.subscriptions) >= MOST_SUBSCRIPTIONS
+    if handler is subscribe.handle and not has_enough and subscribe.repeat(session, header):
+        return None
+    acknowledge(session, header, "received")
+    if handler in _SUBSCRIBING and has_enough:
+        _refuse_more_subscriptions(session, header)
+    if handler in _FOR_THE_PEER_ALONE:
+        check_memory(session, header)
+    if handler is not publish.handle:
+        _refuse_long_lists(header)
+    steps = handler(session, header, body)
+    if exact_header is not None:
+        _remember(session, header, exact_header)
+    return steps
+
+
+def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
+    """Remember a plain header for the fast path of publishes or acknowledgements."""
+    handler = AFTER_LOGON[header.command]
+    if handler is publish.handle:
+        topic = publish.plain_target(session, header)
+        if topic is not None:
+            acks = acks_among(header, publish.ACKS)
+            session.runs.remember(exact_header, header, topic, acks)
+    elif handler is sow_delete.handle:
+        session.plain_acks.remember(exact_header, header)
+
+
+def _refuse_long_lists(header: Header) -> None:
+    """Refuse a command with more list entries than one time slice can process.
+
+    Raises:
+        CommandRefused: it has more.
+    """
+    most_keys = MOST_KEYS_OF_SUBSCRIPTION if "subscribe" in header.command else MOST_KEYS
+    for name, text, most in (
+        ("sow_keys", header.sow_keys, most_keys),
+        ("sub_id", header.sub_id, MOST_IDS),
+        ("query_id", header.query_id, MOST_IDS),
+        ("orderby", header.order_by, MOST_ORDER_TERMS),
+        ("ack type", header.acks, MOST_ACKS),
+    ):
+        if text is not None and len(text) > most and text.count(",") >= most:
+            raise CommandRefused(
+                "limit exceeded",
+                f"header {name} has {text.count(',') + 1} entries: expected no more than {most}",
+            )
+    if header.options is not None and len(header.options) > MOST_OPTIONS:
+        raise CommandRefused(
+            "limit exceeded",
+            f"the options are longer than {MOST_OPTIONS} characters",
+        )
+
+
+def _refuse_more_subscriptions(session: Connection, header: Header) -> None:
+    """Refuse a subscription beyond the limit, unless it replaces another.
+
+    Raises:
+        CommandRefused: it does not.
+    """
+    if header.sub_id not in session.subscriptions:
+        raise CommandRefused(
+            "limit exceeded",
+            f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions: use fewer with regular"
+            " expressions or filters, or more connections",
+        )
+
+
+def _unknown(header: Header) -> CommandRefused:
+    return CommandRefused(
+        "unknown command",
+        f"{header.command!r} is no command of the amps protocol",
+        disconnect="unknown command",
+    )
+
+
+def _trace(session: Connection, header: Header, body: bytes) -> None:
+    log = session.engine.log
+    message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
+    if log.enabled(message_id):
+        shown = header if header.password is None else replace(header, password="***")  # noqa: S106 - hides one
+        log.emit(
+            message_id,
+            client=session.client_name,
+            command=command_name(header.command),
+            header=encode_header(shown),
+            body=body,
+        )

@@ -1,0 +1,72 @@
+"""Refuses commands: sends the reason to the client, and writes it to the log."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from amperage.wire.header import Header, command_name
+from server.engine.commands.acks import fail, failure, wants
+from server.engine.commands.errors import CommandRefused
+from server.storage.journal import JournalUnavailable
+from server.topics.rejected_sequences import RefusedBeforeError
+from server.topics.sow_topic import REASONS
+from server.topics.transaction_log import DUPLICATE, DuplicateError
+
+if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import Publisher
+
+
+def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None:
+    """Report to the client that sent a command, and in the log, why it is not executed.
+
+    A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
+    request (AMPS Command Reference, publish command: Errors). A client that requests only acks of
+    the end gets it as one of these, as it would wait for ever otherwise.
+    """
+    if wants(header, "processed"):
+        fail(session, header, "processed", reason, detail)
+    else:
+        for ack in ("completed", "stats"):
+            fail(session, header, ack, reason, detail)
+    log = session.engine.transaction_log
+    if log is not None and header.sequence and session.client_hash and reason != DUPLICATE:
+        log.refusals.refused(session.client_hash, header.sequence)
+    if wants(header, "persisted"):
+        refused = failure(header, "persisted", reason, detail)
+        if log is None:
+            session.send(refused)
+        elif reason == DUPLICATE:
+            session.persisted_acks.repeated(
+                refused, lambda then: log.when_settled(partial(then, None))
+            )
+        else:
+            session.persisted_acks.refused(refused)
+    if reason == DUPLICATE:  # publishers send messages again after a lost connection
+        session.remark("02-0026", sequence=header.sequence)
+        return
+    session.silent_refusals.add(header, reason, detail)
+    entry = {
+        "client": session.client_name,
+        "command": command_name(header.command),
+        "reason": reason,
+        "detail": detail,
+    }
+    if session.logged_on:
+        session.engine.log.emit("02-0001", **entry)
+    else:  # any host may cause this at any rate, so it is rate-limited
+        session.engine.audit.complain("02-0001", session.party, **entry)
+
+
+def refuse_duplicate(session: Publisher, header: Header) -> None:
+    """Refuse a recorded command, if its publisher has sent it before.
+
+    Raises:
+        CommandRefused: its sequence number is too low, or none.
+    """
+    log = session.engine.transaction_log
+    if log is not None and header.sequence:
+        try:
+            log.refuse_duplicate(session.client_hash, header.sequence)
+        except (DuplicateError, RefusedBeforeError, JournalUnavailable) as error:
+            raise CommandRefused(REASONS[type(error)], str(error)) from None

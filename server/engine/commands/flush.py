@@ -1,0 +1,54 @@
+"""flush: acknowledge that all earlier commands of the connection have been processed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from amperage.wire.header import Header
+from server.engine.commands.acks import acknowledge, wants
+from server.engine.commands.publish import acknowledge_stored
+
+if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import Publisher
+    from server.storage.sow.store import Settled, StoreError
+
+
+def handle(session: Publisher, header: Header, _body: bytes) -> None:
+    """Answer once all earlier commands of the connection are processed.
+
+    Commands of a connection are executed in order, so by now they are (AMPS Command Reference,
+    flush command). By the ack of type persisted, their messages to topics with records and their
+    acknowledgements of queue messages are on stable storage, and settled where other instances have
+    to acknowledge them.
+
+    With the option `refusals`, the ack of type completed reports the publishes that were refused
+    since the last such flush and that requested no ack.
+    """
+    acknowledge(session, header, "processed")
+    report = session.silent_refusals.take_report() if _asks_for_refusals(header) else {}
+    acknowledge(session, header, "completed", **report)
+    if wants(header, "persisted"):
+        acknowledge_stored(session, header, partial(_when_stored, session))
+
+
+def _asks_for_refusals(header: Header) -> bool:
+    return wants(header, "completed") and "refusals" in (header.options or "").split(",")
+
+
+def _when_stored(session: Publisher, then: Settled) -> None:
+    """Call back when all published so far is on stable storage, or some may not get there."""
+    stores, log = session.engine.stores, session.engine.transaction_log
+    queues = session.engine.topics.queues
+    if log is None:
+        stores.when_stored(stores.topics, then)
+        return
+
+    def records_settled(problem: StoreError | None) -> None:
+        if queues is None:
+            log.when_settled(partial(then, problem))
+        else:
+            queues.when_recorded(partial(log.when_settled, partial(then, problem)))
+
+    unrecorded = [sow for sow in stores.topics if not stores.is_journaled(sow)]
+    stores.when_stored(unrecorded, records_settled)

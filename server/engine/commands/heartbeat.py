@@ -1,0 +1,133 @@
+"""heartbeat: both peers prove that they are alive, and a silent client is disconnected.
+
+The server sends a heartbeat every interval, from `start` to `stop`. A client is considered dead
+when nothing has been received from it for longer than two intervals and a grace period, whatever it
+could have sent. Some clients answer a heartbeat only if their last one is older than an interval,
+which is the second one: they send one every two intervals (docs/compatibility.md, Heartbeats).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from amperage.wire.framing import frame
+from amperage.wire.header import Header, encode_header
+from server.engine.commands.acks import acknowledge
+from server.engine.commands.context import Sender
+from server.engine.commands.errors import CommandRefused
+
+if TYPE_CHECKING:
+    from server.engine.commands.continuation import Waiting
+
+_LEAST_GRACE: Final = 1.0
+_HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
+
+
+class Beating(Sender, Protocol):
+    """A connection with a heartbeat.
+
+    Attributes:
+        pulse: the heartbeat.
+    """
+
+    pulse: Pulse
+
+    @property
+    def intake(self) -> Waiting:
+        """Its input buffer."""
+
+
+def handle(session: Beating, header: Header, _body: bytes) -> None:
+    """Start or stop the heartbeat timer, or acknowledge the client's heartbeat.
+
+    Clients may do so before they log on: clients that disconnect stop their heartbeats first, in
+    whatever state they are.
+
+    Raises:
+        CommandRefused: the option is neither `beat` nor `stop` nor `start` with an interval in
+            seconds.
+    """
+    action, _, interval = (header.options or "beat").strip(", ").partition(",")
+    if action == "start":
+        seconds = _seconds(interval)
+        session.pulse.stop()
+        session.pulse = Pulse(session, seconds, (header.grace_period or 0) / 1000)
+        session.pulse.start()
+    elif action == "stop":
+        session.pulse.stop()
+    elif action != "beat":
+        raise CommandRefused(
+            "invalid option",
+            f"{header.options!r}: expected beat, stop, or start and seconds: start,5",
+        )
+    acknowledge(session, header, "processed")
+
+
+class Pulse:
+    """The heartbeat timer of one connection.
+
+    Args:
+        session: the connection.
+        interval: seconds between two heartbeats; 0 for none.
+        grace: seconds that the client may be silent after an interval, if that is longer than
+            the time that every client is granted.
+    """
+
+    __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
+
+    def __init__(self, session: Beating, interval: float, grace: float = 0.0) -> None:
+        self._session = session
+        self._interval = interval
+        self._patience = max(2 * interval + max(_LEAST_GRACE, interval / 2), interval + grace)
+        self._cancel_beat: Callable[[], None] | None = None
+        self._cancel_watch: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Send heartbeats from now on, and disconnect the client when it is silent too long."""
+        if self._interval > 0:
+            self._beat_later()
+            self._watch_for(self._patience)
+
+    def stop(self) -> None:
+        """Send no more heartbeats."""
+        for cancel in (self._cancel_beat, self._cancel_watch):
+            if cancel is not None:
+                cancel()
+        self._cancel_beat = self._cancel_watch = None
+
+    def _beat_later(self) -> None:
+        self._cancel_beat = self._session.engine.clock.call_later(self._interval, self._beat)
+
+    def _beat(self) -> None:
+        outbox = self._session.outbox
+        outbox.counted(outbox.traffic.answers).write(_HEARTBEAT)
+        self._beat_later()
+        self._session.engine.flush()
+
+    def _watch_for(self, seconds: float) -> None:
+        self._cancel_watch = self._session.engine.clock.call_later(seconds, self._watch)
+
+    def _watch(self) -> None:
+        session = self._session
+        rest = session.heard_at + self._patience - session.engine.clock.attentive()
+        if rest <= 0 and session.intake.is_waiting:  # received bytes have not been executed yet
+            rest = self._interval
+        if rest > 0:
+            self._watch_for(rest)
+            return
+        session.engine.log.emit("07-0042", client=session.client_name)
+        session.close("heartbeat")
+        session.engine.flush()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.strip(", "))
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise CommandRefused(
+            "invalid option", f"{text!r} is no heartbeat interval, expected seconds up to a day"
+        )
+    return seconds

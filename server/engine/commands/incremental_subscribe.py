@@ -1,0 +1,81 @@
+"""Attaches subscriptions to regular expressions in steps, where there are very many topics.
+
+A subscription is attached to some topics after the other, and other tasks run in between. The rest
+of the command is executed in one step when only the topics with records and the queues are left, so
+that a query and the changes after it are consistent. Messages for the client that arrive meanwhile
+are sent after the answer to the command.
+
+A replacement is attached in one step: it is atomic (AMPS User Guide, Replacing Subscriptions).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.engine.commands.errors import CommandRefused
+from server.expressions.regex.budget import TooCostlyError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from server.engine.commands.subscription_context import Subscribing
+    from server.topics.subscriptions.subscription import Subscription
+    from server.topics.topic_table import TopicTable
+
+
+def attach_in_steps(
+    session: Subscribing, subscription: Subscription, behind: list[bytes]
+) -> Generator[bool, None, None]:
+    """Attach a subscription that is about to be placed, if that takes long.
+
+    Args:
+        session: the session that owns the subscription.
+        subscription: the subscription.
+        behind: receives the frames to send after the command's answer.
+
+    Raises:
+        CommandRefused: matching its pattern to topics takes too many steps.
+    """
+    is_new = subscription.sub_id not in session.subscriptions
+    if not (is_new and subscription.selector.is_regex and subscription.replay is None):
+        return
+    topics = session.engine.topics
+    place = session.outbox.reserve()
+    is_done = False
+    try:
+        for _ in topics.attach_in_steps(subscription):
+            yield True
+        is_done = True
+    except TooCostlyError as error:
+        raise CommandRefused("bad regex topic", str(error)) from None
+    finally:
+        behind += place.withdraw()
+        if not is_done:
+            session.engine.turns.start(_Detaching(session.client_name, topics, subscription))
+
+
+class _Detaching:
+    """Detaches a subscription that was attached to some topics but will not be placed.
+
+    Args:
+        client: the name of its client.
+        topics: the topics.
+        subscription: the subscription.
+    """
+
+    def __init__(self, client: str, topics: TopicTable, subscription: Subscription) -> None:
+        self._client = client
+        self._topics = topics
+        self._subscription = subscription
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return self._client, "subscribe"
+
+    def step(self) -> bool:
+        """See `Sliced.step`."""
+        if self._topics.detach_some(self._subscription):
+            return True
+        self._topics.unsubscribe(self._subscription)
+        return False

@@ -1,0 +1,400 @@
+"""logon: authenticates a client, and sets its name and message type."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from amperage.wire.header import Header
+from config_schema.version import AMPS_VERSION
+from server.engine.commands import context
+from server.engine.commands.acks import NOT_STORED, acknowledge, failure, wants
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.parsing.options import read_logon_options
+from server.security.authentication import Admission, Credentials, Limited, Origin
+from server.security.deferred import decided, when_decided
+from server.security.permissions import Permission
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from server.engine.commands.continuation import Steps
+    from server.security.authentication import Authenticator, Challenge, Exchange
+    from server.security.deferred import Pending
+    from server.security.entitlement import Entitlement
+    from server.security.permissions import Permissions
+    from server.storage.journal.sequence_gaps import Pairs
+    from server.topics.system.audit import Party
+
+
+_TOLD_AGAIN: Final = (
+    "the message was refused when it was published, or has been lost since, and it is not certain"
+    " that its publisher was told"
+)
+_TOLD_AT_ONCE: Final = 100
+"""Refusals that are reported in a time slice."""
+
+_PATIENCE: Final = 1.0
+"""Seconds that a logon waits at most for another connection with its name to close."""
+
+
+class Entrance(Protocol):
+    """The logon settings of the transport that a connection uses."""
+
+    @property
+    def transport(self) -> str:
+        """The transport's name."""
+
+    @property
+    def message_type(self) -> str | None:
+        """The transport's only message type; None when the logon chooses."""
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """The authenticator, which decides on logons."""
+
+    @property
+    def entitlement(self) -> Entitlement:
+        """The entitlement module, which decides on everything else."""
+
+    @property
+    def certificate_user(self) -> str:
+        """The user in the connection's certificate; empty without one."""
+
+    @property
+    def module(self) -> str:
+        """The name of the authentication module."""
+
+
+class Coming(Protocol):
+    """The input buffer of a connection: bytes received and not executed yet."""
+
+    def close_when_done(self, reason: str) -> None:
+        """Disconnect the connection when all that has been read of it is executed."""
+
+
+class Holder(Protocol):
+    """A connection that holds a client name which another connection claims."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while the connection is served."""
+
+    @property
+    def intake(self) -> Coming:
+        """Its input buffer."""
+
+    @property
+    def user(self) -> str:
+        """The authenticated user's name."""
+
+    def close(self, reason: str) -> None:
+        """Disconnect the connection."""
+
+
+class Surroundings(context.Surroundings, Protocol):
+    """The interface of the engine that logons need besides."""
+
+    def client(self, name: str) -> Holder | None:
+        """Return the connection that logged on last under a name, if it is still there."""
+
+
+class Arriving(context.Sender, Protocol):
+    """A connection that logs on.
+
+    Attributes:
+        user: the authenticated user's name.
+        permissions: the user's permissions.
+        exchange: the logon in progress; None before it, and when it is complete.
+        told: the sequence numbers that its logon reported as not stored.
+    """
+
+    user: str
+    permissions: Permissions
+    exchange: Exchange | None
+    told: Pairs
+
+    @property
+    def engine(self) -> Surroundings:
+        """The engine that it belongs to."""
+
+    @property
+    def entrance(self) -> Entrance:
+        """The transport that it came in through."""
+
+    @property
+    def party(self) -> Party:
+        """Its identity, for the audit trail."""
+
+    def log_on(
+        self,
+        client_name: str,
+        message_type: str,
+        version: str = "",
+        options: context.LogonOptions | None = None,
+    ) -> None:
+        """Record the client's identity; from now on it may send commands."""
+
+    def register(self) -> None:
+        """Register the connection under the name of its client."""
+
+    def wait_for_decision(self, *, begins: bool) -> None:
+        """Stop or restart the logon timeout: the client does not pay for the time of a decision.
+
+        Args:
+            begins: whether a decision begins, or has been made.
+        """
+
+
+def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
+    """Log a connection on (AMPS Command Reference, logon command).
+
+    The ack has the number up to which the publisher's messages are persisted, wherever they have to
+    be: the publisher need not keep these any more. Its bookmark has the number after which the next
+    ones follow. The ack is preceded by failure acks for the numbers of refused messages, if it is
+    not certain that the publisher knows of them (`server.topics.rejected_sequences`).
+
+    Raises:
+        CommandRefused: the transport does not accept the message type, or the user may not log on.
+    """
+    message_type = _message_type(session, header)
+    options = read_logon_options(header)
+    client_name = header.client_name or session.connection_name
+    admission = yield from _admit(session, _credentials(session, header, client_name, message_type))
+    if admission.challenge is not None:
+        _challenge(session, header, admission.reason, admission.challenge)
+        return
+    yield from _claim_name(session, client_name)
+    log = session.engine.transaction_log
+    last_sequence = 0 if log is None else log.last_sequence(client_name)
+    settled_sequence = 0 if log is None else log.settled_sequence(client_name)
+    session.log_on(client_name, message_type, header.version or "", options)
+    session.register()
+    if log is not None:
+        log.refusals.begin(session.client_hash)
+    session.engine.log.emit(
+        "1F-0004",
+        connection=session.connection_name,
+        client=client_name,
+        user=session.user,
+        name_hash=session.client_hash,
+        version=header.version or "",
+        last_acked=settled_sequence,
+        last_logged=last_sequence,
+        correlation_id=header.correlation_id or "",
+    )
+    session.engine.audit.logged_on(session.party, admission.reason)
+    session.engine.client_status.publish(
+        "logon",
+        session,
+        client_address=session.address,
+        correlation_id=header.correlation_id,
+    )
+    if log is not None and wants(header, "processed"):
+        yield from _tell_again(session, log.refusals.untold(session.client_hash, settled_sequence))
+    acknowledge(
+        session,
+        header,
+        "processed",
+        client_name=client_name,
+        sequence=settled_sequence,
+        bookmark=f"{session.client_hash}|{last_sequence}|",
+        reason=admission.reason,
+        password=admission.token or None,
+        long_version=AMPS_VERSION,
+    )
+
+
+def _tell_again(session: Arriving, untold: Pairs) -> Steps:
+    """Report to a publisher the numbers that are not stored, before it takes them for stored.
+
+    A publisher waits for the ack of its logon before it goes on, so its next command proves that it
+    has received the report.
+    """
+    for count, number in enumerate(chain.from_iterable(map(_numbers, untold)), 1):
+        if not session.is_open:
+            return
+        refused = Header("publish", sequence=number)
+        session.send(failure(refused, "persisted", NOT_STORED, _TOLD_AGAIN))
+        if not count % _TOLD_AT_ONCE:
+            yield True
+    session.told = untold
+
+
+def _numbers(pair: tuple[int, int]) -> range:
+    first, last = pair
+    return range(first, last + 1)
+
+
+def _claim_name(session: Arriving, client_name: str) -> Steps:
+    """Claim a client name, which identifies the client in a transaction log, for one connection.
+
+    A connection that has the name is closed as soon as everything read of it is executed: its
+    client, which reconnects, sent that before. Source: AMPS User Guide, Client Names and the
+    Transaction Log.
+
+    Raises:
+        CommandRefused: another user has it.
+    """
+    engine = session.engine
+    if engine.transaction_log is None:
+        return
+    until = engine.clock.steady() + _PATIENCE
+    told: Holder | None = None
+    while (holder := engine.client(client_name)) is not None:
+        is_late = engine.clock.steady() >= until
+        if holder.is_open and holder.user != session.user:
+            raise CommandRefused(
+                "name in use",
+                f"another user is logged on as {client_name!r}",
+                disconnect="name in use",
+            )
+        if holder.is_open and holder is not told:
+            told = holder
+            engine.log.emit("02-0025", client=client_name, user=session.user)
+            holder.intake.close_when_done("name in use")
+        elif is_late:
+            holder.close("name in use")
+            return
+        if engine.client(client_name) is holder:
+            yield False
+
+
+def log_on_implicitly(session: Arriving) -> Steps:
+    """Log on a connection that sent another command first, where the transport allows it.
+
+    Raises:
+        CommandRefused: the transport does not allow it.
+    """
+    message_type = session.entrance.message_type or ""
+    origin = _origin(session, session.connection_name, message_type)
+    admission = yield from _admit(session, Credentials("", "", explicit=False, origin=origin))
+    if admission.challenge is not None:
+        raise CommandRefused("auth failure", "a logon is required", disconnect="auth")
+    if session.entrance.message_type is None:
+        raise CommandRefused(
+            "invalid message type",
+            f"transport {session.entrance.transport} speaks any message type, so that a logon has"
+            " to name one (header mt) before any other command",
+        )
+    session.log_on(session.connection_name, session.entrance.message_type)
+    session.engine.audit.logged_on(session.party, admission.reason)
+
+
+def _message_type(session: Arriving, header: Header) -> str:
+    fixed, wanted = session.entrance.message_type, header.message_type
+    if fixed is not None:
+        if wanted not in (None, "", fixed):
+            raise CommandRefused(
+                "invalid message type",
+                f"transport {session.entrance.transport} speaks {fixed} only, not {wanted}",
+            )
+        return fixed
+    if not wanted:
+        raise CommandRefused(
+            "invalid message type",
+            "the logon names no message type (header mt), which this transport requires",
+        )
+    known = session.engine.settings.message_types
+    if wanted not in known:
+        raise CommandRefused(
+            "invalid message type",
+            f"there is no message type {wanted!r} here, expected one of {', '.join(sorted(known))}",
+        )
+    return wanted
+
+
+def _credentials(
+    session: Arriving, header: Header, client_name: str, message_type: str
+) -> Credentials:
+    origin = _origin(session, client_name, message_type, header.correlation_id or "")
+    return Credentials(header.user_id or "", header.password or "", explicit=True, origin=origin)
+
+
+def _origin(
+    session: Arriving, client_name: str, message_type: str, correlation_id: str = ""
+) -> Origin:
+    entrance = session.entrance
+    return Origin(
+        entrance.transport,
+        session.address,
+        client_name,
+        correlation_id,
+        entrance.certificate_user,
+        session.connection_name,
+        message_type,
+    )
+
+
+def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any], None, Admission]:
+    """Ask the authentication and entitlement modules to decide on a logon.
+
+    Returns:
+        The decision of the authentication module: granted, or a challenge.
+
+    Raises:
+        CommandRefused: the user may not log on.
+    """
+    entrance = session.entrance
+    exchange = session.exchange or Limited(entrance.authenticator.begin())
+    session.wait_for_decision(begins=True)
+    admission = yield from decided(exchange.step(credentials))
+    if admission.challenge is not None:
+        session.exchange = exchange
+        session.wait_for_decision(begins=False)
+        return admission
+    session.exchange = None
+    if not admission.granted:
+        session.engine.client_status.publish(
+            "logon_failure",
+            session,
+            client_address=session.address,
+            reason=admission.reason,
+            auth_id=credentials.user or None,
+        )
+        _say_refused(session, credentials, credentials.user, admission.detail or admission.reason)
+        raise CommandRefused("auth failure", admission.reason, disconnect="auth")
+    permissions = yield from _enter(entrance.entitlement, admission.user)
+    permit = permissions.permit(Permission.LOGON, "")
+    if not permit.allowed:
+        permissions.leave()
+        _say_refused(session, credentials, admission.user, permit.rule)
+        raise CommandRefused(
+            "not entitled", "the user has no permission to log on", disconnect="entitlement"
+        )
+    session.user, session.permissions = admission.user, permissions
+    return admission
+
+
+def _say_refused(session: Arriving, credentials: Credentials, user: str, reason: str) -> None:
+    name = credentials.origin.client_name
+    party = session.party._replace(user=user, client_name=name)
+    session.engine.audit.logon_refused(party, reason)
+
+
+def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None, Permissions]:
+    """Return a user's permissions; release them if the connection ends meanwhile."""
+    later = entitlement.enter(user)
+    try:
+        return (yield from decided(later))
+    except GeneratorExit:
+        when_decided(later, lambda permissions: permissions.leave())
+        raise
+
+
+def _challenge(session: Arriving, header: Header, reason: str, challenge: Challenge) -> None:
+    """Request another logon, with credentials that answer the challenge.
+
+    Source: AMPS Command Reference, logon command.
+    """
+    session.send(
+        Header(
+            "ack",
+            command_id=header.command_id,
+            acks="processed",
+            status="retry",
+            reason=reason or None,
+            user_id=challenge.user,
+            password=challenge.password,
+        )
+    )

@@ -1,0 +1,91 @@
+"""Memory accounting: the memory of a subscription or a query, which is charged to its client.
+
+The memory in use depends on the command: trees and programs of its filter, its SOW keys, its
+bookmarks, the fields of its options. It is estimated from the text of the command, before that is
+parsed any further: the size of a filter depends on its fields, each of which is in a comparison or
+a call, and on the values of its lists. Equal filters are stored once, but charged to each client
+that has one. The estimate is charged against the client's limit
+(server/topics/subscriptions/limits/slow_clients.py) until the subscription or query has ended, and
+is itself limited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.engine.commands.errors import CommandRefused
+from server.util.limits import MOST_FILTER, MOST_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amperage.wire.header import Header
+    from server.topics.subscriptions.subscription import Subscription
+
+_COMMAND: Final = 2048
+_FIELD: Final = 2000
+_VALUE: Final = 300
+_FILTER: Final = 8
+_TOPIC: Final = 16
+_LISTS: Final = 16
+"""Bytes for a command, for each field and value of its filter, and each character of its parts."""
+
+
+class Keeping(Protocol):
+    """A connection that memory is charged to."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """Its subscriptions by id."""
+
+    @property
+    def memory_of_commands(self) -> int:
+        """Bytes charged to its subscriptions and queries."""
+
+
+def memory_of(header: Header) -> int:
+    """Return an estimate of the bytes in use while a subscription or query of a command runs.
+
+    Args:
+        header: the command's header. A filter that is too long counts as the longest that is
+            accepted: it is refused for its length, and not kept.
+    """
+    lists = (header.options, header.sow_keys, header.bookmark, header.order_by)
+    return (
+        _COMMAND
+        + memory_of_filter(header.filter)
+        + _TOPIC * len(header.topic or "")
+        + _LISTS * sum(len(text) for text in lists if text)
+    )
+
+
+def memory_of_filter(text: str | None) -> int:
+    """Return the part of `memory_of` that depends on a command's filter."""
+    if text is None:
+        return 0
+    text = text[:MOST_FILTER]
+    return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
+
+
+def may_take(session: Keeping, more: int) -> bool:
+    """Return whether a number of further bytes may be charged to a client."""
+    return session.memory_of_commands + more <= MOST_MEMORY
+
+
+def check_memory(session: Keeping, header: Header) -> None:
+    """Refuse a command if its memory, added to that charged to its client already, is too much.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+
+    Raises:
+        CommandRefused: it is too much.
+    """
+    replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if not may_take(session, memory_of(header) - (0 if replaced is None else replaced.memory)):
+        raise CommandRefused(
+            "limit exceeded",
+            f"the subscriptions and queries of a connection may take {MOST_MEMORY} bytes of memory:"
+            " expected shorter filters and lists, or fewer of them",
+        )

@@ -1,0 +1,1 @@
+"""Parsing of commands: options, topics, and the terms of queries."""

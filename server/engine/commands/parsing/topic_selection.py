@@ -1,0 +1,159 @@
+"""Selects the messages or records that a command applies to, by topics and content filter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.engine.commands.errors import CommandRefused
+from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.expressions.context_rules import check_tree
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
+from server.expressions.tree import And, Call, In, Literal
+from server.security.permissions import Permission
+from server.util.limits import MOST_FILTER, MOST_TOPIC_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from amperage.wire.header import Header
+    from server.engine.commands.context import Sender
+    from server.expressions.tree import Expr
+    from server.topics.sow_registry import Selected
+
+
+def read_topic(
+    session: Sender, header: Header, options: Mapping[str, str], *, literal: bool = False
+) -> TopicSelector:
+    """Read the topics of a command.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        options: its options.
+        literal: whether the topic is a name, whatever its characters.
+
+    Raises:
+        CommandRefused: the topic is missing, or is not a valid regular expression.
+    """
+    if "non_regex_topic" in options or not session.engine.settings.regex_topics:
+        literal = True
+    try:
+        selector = select_topics(header.topic or "", literal=literal)
+    except TopicError as error:
+        reason = "bad regex topic" if header.topic else "invalid topic"
+        raise CommandRefused(reason, str(error)) from None
+    if not selector.is_regex:
+        check_name(selector.text)
+    return selector
+
+
+def check_name(topic: str) -> None:
+    """Refuse the current command if its topic's name is too long.
+
+    Raises:
+        CommandRefused: it is.
+    """
+    if len(topic) > MOST_TOPIC_NAME:
+        raise CommandRefused(
+            "invalid topic",
+            f"the name of the topic has {len(topic)} characters: expected no more than"
+            f" {MOST_TOPIC_NAME}",
+        )
+
+
+def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Expr | None:
+    """Read a command's content filter; None if it has none.
+
+    Args:
+        session: the connection that sent it.
+        header: the command's header.
+        stable: whether its result must not change while the message does not.
+
+    Raises:
+        CommandRefused: the filter is invalid.
+    """
+    text, filters = header.filter, session.engine.filters
+    if text is None or not text.strip():
+        return None
+    if len(text) > MOST_FILTER:
+        raise CommandRefused(
+            "bad filter", f"{len(text)} characters: expected no more than {MOST_FILTER}"
+        )
+    try:
+        if stable:
+            functions = session.engine.settings.functions
+            return parse(text, Kind.STABLE_FILTER, functions, filters.limits)
+        return filters.parse(text)
+    except ExpressionError as error:
+        raise CommandRefused("bad filter", str(error)) from None
+
+
+def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:
+    """Return a filter restricted to records with some SOW keys; None for all keys."""
+    if keys is None:
+        return filter_
+    test = In(Call("SOW_KEY", ()), tuple(map(Literal, keys)))
+    return test if filter_ is None else And((test, *conjuncts(filter_)))
+
+
+def require_topic(session: Sender, permission: Permission, selector: TopicSelector) -> None:
+    """Refuse the current command unless the user has a permission for the topic that it names.
+
+    Topics that match a regular expression, but that the user may not access, are passed over.
+
+    Raises:
+        CommandRefused: the user does not have it.
+    """
+    if not selector.is_regex:
+        session.require(permission, selector.text)
+
+
+def may_read(session: Sender, selector: TopicSelector) -> bool:
+    """Return whether a user may read a named topic; True for a regular expression."""
+    return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
+
+
+def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
+    """Return the entitlement filter that applies to a command's topic; None without one.
+
+    It may differ among the topics that a regular expression matches, and is not reported then.
+    """
+    if selector.is_regex:
+        return None
+    return session.permit(Permission.READ_TOPIC, selector.text).filter_text or None
+
+
+def check_lasting(session: Sender, selector: TopicSelector) -> None:
+    """Refuse the current command if the user's entitlement can change while records do not.
+
+    Aggregated subscriptions would keep values that the user may not see any more.
+
+    Raises:
+        CommandRefused: the entitlement filter is not stable.
+    """
+    permit = session.permit(Permission.READ_TOPIC, selector.text)
+    if permit.filter is None:
+        return
+    functions = session.engine.settings.functions
+    try:
+        check_tree(permit.filter, Kind.STABLE_FILTER, functions, permit.filter_text)
+    except ExpressionError:
+        raise CommandRefused(
+            "not entitled",
+            f"what user {session.user!r} may see of topic {selector.text!r} does not depend on"
+            " the records alone, so that groups of them cannot be followed",
+        ) from None
+
+
+def records_of(session: Sender, permission: Permission, selector: TopicSelector) -> list[Selected]:
+    """Return the topics with records that a command selects and that the user may access.
+
+    Each has the user's permit, which may be limited to some of its records.
+    """
+    found = session.engine.stores.select(session.message_type, selector)
+    permits = [session.permit(permission, selected.keeper.name) for selected in found]
+    return [
+        selected._replace(permit=permit)
+        for selected, permit in zip(found, permits, strict=True)
+        if permit.allowed
+    ]

@@ -1,0 +1,105 @@
+"""publish and delta_publish: publishes a message to a topic.
+
+A topic with records stores the message, or for a delta, the record with the delta applied. A
+message that cannot be stored is refused. A delta published to a topic that keeps no records is a
+message like any other (AMPS Command Reference, delta_publish command).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from amperage.wire.header import Header
+from server.engine.commands.acks import acknowledge, acknowledge_late, wants
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.parsing.topic_selection import check_name
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.topic import RESERVED_TOPICS, is_reserved
+
+if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import Publisher, WhenStored
+    from server.engine.commands.publish_target import Publishable
+
+_LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
+
+ACKS: Final = ("processed", "completed", "persisted")
+"""The acks of a publish, in the order in which they are sent."""
+
+
+def handle(session: Publisher, header: Header, body: bytes) -> None:
+    """Deliver a message to the subscribers of its topic.
+
+    Raises:
+        CommandRefused: the topic is missing, reserved or not available, or the user may not
+            publish to it.
+    """
+    topic = header.topic
+    if not topic:
+        raise CommandRefused("invalid topic", "the publish names no topic (header t)")
+    if is_reserved(topic):
+        raise CommandRefused(
+            "invalid topic", f"topics that begin with {RESERVED_TOPICS} are the server's own"
+        )
+    check_name(topic)
+    target = session.writing.topic(topic)
+    envelope = Envelope(
+        session,
+        session.last_heard,
+        header.correlation_id,
+        header.sow_key,
+        lifetime(header.expiration),
+        delta=header.command == "delta_publish",
+        sequence=header.sequence or 0,
+    )
+    for rejection in target.publish([body], envelope):
+        raise CommandRefused(rejection.reason, rejection.detail)
+    if header.acks is not None:
+        for ack in ("processed", "completed"):
+            acknowledge(session, header, ack, sequence=header.sequence)
+        if wants(header, "persisted"):
+            acknowledge_stored(session, header, target.when_stored, is_certain=target.is_journaled)
+
+
+def acknowledge_stored(
+    session: Publisher, header: Header, when_stored: WhenStored, *, is_certain: bool = False
+) -> None:
+    """Acknowledge a command as soon as it is on stable storage, if its sender is still connected.
+
+    Args:
+        session: the connection that sent it.
+        header: its header.
+        when_stored: calls back when it is stored.
+        is_certain: whether the callback never reports a problem.
+    """
+    if session.engine.transaction_log is None:
+        when_stored(partial(acknowledge_late, session, header))
+    else:
+        session.persisted_acks.succeeded(header, when_stored, is_certain=is_certain)
+
+
+def lifetime(expiration: int | None) -> int | None:
+    """Return a message's lifetime in seconds by its header's expiration; None without one."""
+    return None if expiration is None else min(expiration, _LONGEST_LIFE)
+
+
+def plain_target(session: Publisher, header: Header) -> Publishable | None:
+    """Return the target of a publish that requested only delivery, and acks by number.
+
+    Returns:
+        The target; None if it requested more.
+    """
+    if not (header.acks is None or _acks_are_plain(header)) or session.engine.log.enabled(
+        "12-0001"
+    ):
+        return None
+    topic = header.topic or ""
+    if header.command == "delta_publish" and session.find_topic(topic).keeps_messages:
+        return None
+    return session.writing.topic(topic)
+
+
+def _acks_are_plain(header: Header) -> bool:
+    return (
+        header.sequence is not None and header.command_id is None and not wants(header, "received")
+    )

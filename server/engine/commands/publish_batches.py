@@ -1,0 +1,204 @@
+"""Batches of plain publishes: one call of a topic for many messages of a connection.
+
+Plain publishes are recognised by their remembered headers
+(server/engine/commands/publish_fast_path.py). The acks of a batch are the same as those of its
+messages one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from amperage.wire.header import Header
+from amperage.wire.header_template import Marks
+from amperage.wire.sequences import numbers_of
+from server.engine.commands.acks import SequencedAcks, fail_sequences
+from server.engine.commands.failure_acks import refuse
+from server.engine.commands.publish import lifetime
+from server.engine.commands.publish_fast_path import (
+    NO_MARKS,
+    PlainPublish,
+    PlainPublishes,
+    plain_publish,
+)
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.rejection import Rejection
+
+if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import Publisher
+    from server.engine.commands.publish_target import Publishable
+    from server.storage.sow.store import StoreError
+
+
+class PublishRuns:
+    """Publishes the plain publishes of one connection in batches.
+
+    Args:
+        session: the connection.
+
+    Attributes:
+        known: the headers of such publishes.
+        are_recorded: whether any of them went into the transaction log.
+    """
+
+    __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
+
+    def __init__(self, session: Publisher) -> None:
+        self.known = PlainPublishes()
+        self.are_recorded = False
+        self._session = session
+        self._topics_generation = 0
+        self._envelope: Envelope | None = None  # of batches without marks that are not recorded
+
+    def begin(self) -> None:
+        """Prepare for the next batches; called after any change to the remembered state."""
+        self._drop_forgotten_topics()
+        self._envelope = None
+
+    def remember(
+        self, data: bytes, header: Header, topic: Publishable, acks: Sequence[str]
+    ) -> None:
+        """Remember a header, so that frames with it are messages to a topic.
+
+        Args:
+            data: the bytes of a header that requests nothing but the delivery of its body, with
+                its marks, and acks with its sequence number.
+            header: the decoded header.
+            topic: the target of the bodies.
+            acks: the types of ack that it requests; none without a sequence number.
+        """
+        self._drop_forgotten_topics()
+        sequence = header.sequence
+        marks = Marks(header.correlation_id, header.sow_key, header.expiration)
+        publish = plain_publish(
+            topic,
+            acks,
+            is_numbered=sequence is not None,
+            has_log=self._session.engine.transaction_log is not None,
+            is_marked=marks != NO_MARKS,
+        )
+        self.known.remember(data, sequence, marks, publish)
+
+    def publish(
+        self,
+        run: PlainPublish,
+        bodies: Sequence[bytes],
+        sequences: Sequence[bytes],
+        marks: Sequence[Marks],
+    ) -> None:
+        """Publish a batch, and send its acks. See `plain_publish.Publish`."""
+        session = self._session
+        session.command = "publish"
+        topic = run.topic
+        if marks:
+            rejections = self._publish_marked(topic, bodies, sequences, marks)
+            self._answer(run, sequences, rejections)
+            return
+        if not topic.takes_places:
+            bodies = list(bodies)  # the topic reads each by itself, and retains some
+        if topic.is_journaled:
+            envelope = Envelope(session, session.last_heard)
+            envelope.sequences = numbers_of(sequences)
+            self.are_recorded = True
+        else:
+            sequences = list(sequences)  # some may wait, and must not retain the read buffer
+            if self._envelope is None:
+                self._envelope = Envelope(session, session.last_heard)
+            envelope = self._envelope
+        self._answer(run, sequences, topic.publish(bodies, envelope))
+
+    def _publish_marked(
+        self,
+        topic: Publishable,
+        bodies: Sequence[bytes],
+        sequences: Sequence[bytes],
+        marks: Sequence[Marks],
+    ) -> Sequence[Rejection]:
+        """Publish messages with different marks; those with SOW keys one by one."""
+        session = self._session
+        self.are_recorded = self.are_recorded or topic.is_journaled
+        said = marks[0]  # all have the same kinds
+        if topic.takes_marks and said.sow_key is None and len(marks) > 1:
+            envelope = Envelope(session, session.last_heard)
+            envelope.sequences = numbers_of(sequences)
+            if said.correlation_id is not None:
+                envelope.correlation_ids = [mark or "" for mark, _, _ in marks]
+            if said.expiration is not None:
+                envelope.lifetimes = [lifetime(seconds) or 0 for _, _, seconds in marks]
+            return topic.publish(bodies, envelope)
+        rejections: list[Rejection] = []
+        for position, (correlation_id, sow_key, expiration) in enumerate(marks):
+            envelope = Envelope(
+                session,
+                session.last_heard,
+                correlation_id,
+                sow_key,
+                lifetime(expiration),
+                sequence=int(sequences[position]) if sequences else 0,
+            )
+            rejections += (
+                one._replace(position=position)
+                for one in topic.publish([bodies[position]], envelope)
+            )
+        return rejections
+
+    def _answer(
+        self, run: PlainPublish, sequences: Sequence[bytes], rejections: Sequence[Rejection]
+    ) -> None:
+        session, topic = self._session, run.topic
+        unsaid = sequences
+        if rejections:
+            sequences, unsaid = self._reject(run, rejections, sequences)
+        if run.acks is not None:
+            run.acks.send(session.outbox, sequences)
+        if run.conflates and unsaid:
+            session.persisted_acks.reached(unsaid, topic.when_stored, is_certain=topic.is_journaled)
+        elif run.late_acks is not None and sequences:
+            topic.when_stored(partial(self._send_late, run.late_acks, sequences))
+
+    def _reject(
+        self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+    ) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Refuse the rejected messages of a batch.
+
+        Returns:
+            The sequence numbers of the others, and those behind the last one refused.
+        """
+        accepted: list[bytes] = []
+        begin = 0
+        for rejection in rejections:
+            before = list(sequences[begin : rejection.position])
+            accepted += before
+            begin = rejection.position + 1
+            if run.conflates and before:  # a duplicate is reported behind them
+                self._session.persisted_acks.reached(before, run.topic.when_stored)
+            header = Header(
+                command="publish",
+                topic=run.topic.name,
+                acks=",".join(run.ack_types) or None,
+                sequence=int(sequences[rejection.position]) if sequences else None,
+            )
+            refuse(self._session, header, rejection.reason, rejection.detail)
+        unsaid = sequences[begin:]
+        return [*accepted, *unsaid], unsaid
+
+    def _send_late(
+        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
+    ) -> None:
+        """Send acks that waited for stable storage, unless the peer has disconnected meanwhile."""
+        session = self._session
+        if not session.is_open:
+            return
+        if problem is None:
+            acks.send(session.outbox, sequences)
+        else:
+            fail_sequences(session, sequences, str(problem))
+
+    def _drop_forgotten_topics(self) -> None:
+        """Forget all headers if the registry has dropped topics, as they have no subscribers."""
+        generation = self._session.engine.topics.generation
+        if self._topics_generation != generation:
+            self._topics_generation = generation
+            self.known.forget()

@@ -1,0 +1,190 @@
+"""Publishes without options: the headers of them that a session remembers.
+
+Most publishers send one header over and over, or headers that differ only by a sequence number. A
+header that requests nothing but "publish to this topic" (and "acknowledge it") is remembered.
+Consecutive frames with it form a batch, which goes to the topic in one call. A header with marks of
+its message is remembered as well: of the next ones, only the marks are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from amperage.wire.header_template import Marks, split_at_sequence, split_at_values
+from server.engine.commands.acks import SequencedAcks
+from server.engine.commands.publish_target import Publishable
+
+if TYPE_CHECKING:
+    from amperage.wire.framing import Frame
+    from amperage.wire.header_template import FrameRun, Outline
+
+_MOST_REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainPublish:
+    """The meaning of a remembered header.
+
+    Attributes:
+        topic: the target of bodies with this header.
+        ack_types: the types of ack that it requests.
+        acks: writes those that can be sent at once, None if there are none.
+        late_acks: writes those that wait until messages are on stable storage, None if there are
+            none.
+        conflates: whether these are conflated instead, see `PersistedAcks`.
+        is_numbered: whether the numbers of messages are used.
+        is_marked: whether each message has marks.
+    """
+
+    topic: Publishable
+    ack_types: Sequence[str]
+    acks: SequencedAcks | None
+    late_acks: SequencedAcks | None
+    conflates: bool
+    is_numbered: bool
+    is_marked: bool
+
+
+def plain_publish(
+    topic: Publishable,
+    acks: Sequence[str],
+    *,
+    is_numbered: bool,
+    has_log: bool,
+    is_marked: bool = False,
+) -> PlainPublish:
+    """Return the meaning of a header.
+
+    Args:
+        topic: the target of bodies with it.
+        acks: the types of ack that it requests.
+        is_numbered: whether it has a sequence number.
+        has_log: whether there is a transaction log, where `persisted` acks are conflated.
+        is_marked: whether it has marks of its message.
+    """
+    conflates = "persisted" in acks and has_log
+    late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
+    prompt = [ack for ack in acks if ack not in late]
+    return PlainPublish(
+        topic,
+        acks,
+        SequencedAcks(prompt) if prompt else None,
+        SequencedAcks(late) if late and not conflates else None,
+        conflates,
+        is_numbered and (bool(acks) or topic.is_journaled),
+        is_marked,
+    )
+
+
+NO_MARKS: Final = Marks(None, None, None)
+
+Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes], Sequence[Marks]], None]
+"""Publishes a batch: the meaning of its headers, the messages, their numbers, if these are used,
+and the marks of each message, if there are any."""
+Obey = Callable[[bytes, bytes], bool]
+"""Executes a header and its body; returns whether more may be executed now."""
+
+
+class PlainPublishes:
+    """The headers that one session remembers."""
+
+    __slots__ = ("_known", "_outlines")
+
+    def __init__(self) -> None:
+        self._known: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
+        self._outlines: dict[Outline, PlainPublish] = {}
+
+    def remember(
+        self, header: bytes, sequence: int | None, marks: Marks, publish: PlainPublish
+    ) -> None:
+        """Remember a header, so that frames with it are messages to a topic.
+
+        Args:
+            header: the header's bytes.
+            sequence: its sequence number; later headers may have another one.
+            marks: the marks of its message; later headers may have other values.
+            publish: the meaning of the header.
+        """
+        if len(header) > _LONGEST_REMEMBERED:
+            return
+        if len(self._known) + len(self._outlines) >= _MOST_REMEMBERED:
+            self.forget()
+        if publish.is_marked:
+            found = split_at_values(header)
+            digits = b"" if sequence is None else b"%d" % sequence
+            if found is not None and found[1:] == (digits, marks):
+                self._outlines[found[0]] = publish
+            return
+        key: bytes | tuple[bytes, bytes] = header
+        if sequence is not None:
+            left, digits, right = split_at_sequence(header)
+            if digits != b"%d" % sequence:
+                return
+            key = left, right
+        self._known[key] = publish
+
+    def forget(self) -> None:
+        """Forget all headers."""
+        self._known.clear()
+        self._outlines.clear()
+
+    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> int:
+        """Publish frames with remembered headers in batches, and execute all others in their place.
+
+        Args:
+            frames: the frames received, in their order.
+            publish: publishes batches.
+            obey: executes frames with unknown headers; headers that it remembers apply to
+                the frames behind.
+
+        Returns:
+            The number of frames executed: not all if `obey` has returned False.
+        """
+        find, outlines = self._known.get, self._outlines
+        done = 0
+        run: PlainPublish | None = None
+        bodies: list[bytes] = []
+        sequences: list[bytes] = []
+        marks: list[Marks] = []
+        for header, body in frames:
+            known = find(header)
+            said = NO_MARKS
+            if known is None:
+                left, digits, right = split_at_sequence(header)
+                known = find((left, right))
+                if known is None and outlines and len(header) <= _LONGEST_REMEMBERED:
+                    found = split_at_values(header)
+                    if found is not None:
+                        outline, digits, said = found
+                        known = outlines.get(outline)
+            if known is not run:
+                if run is not None:
+                    publish(run, bodies, sequences, marks)
+                    done += len(bodies)
+                    bodies, sequences, marks = [], [], []
+                run = known
+            if known is None:
+                done += 1
+                if not obey(header, body):
+                    return done
+                continue
+            bodies.append(body)
+            if known.is_numbered:
+                sequences.append(digits)
+            if known.is_marked:
+                marks.append(said)
+        if run is not None:
+            publish(run, bodies, sequences, marks)
+            done += len(bodies)
+        return done
+
+    def take(self, run: FrameRun, publish: Publish, obey: Obey) -> int:
+        """Publish a run of frames that the reader has collected. See `gather`."""
+        known = self._known.get(run.shape)
+        if known is None:
+            return self.gather(run.frames(), publish, obey)
+        publish(known, run.bodies, run.digits if known.is_numbered else [], [])
+        return len(run.bodies)

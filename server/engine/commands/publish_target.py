@@ -1,0 +1,242 @@
+"""Write entitlement: the topics and messages that a connection may publish.
+
+Theory of operation. Where a permission is limited by a filter, published messages go to a
+`LimitedTopic` in front of the topic. It rejects messages that do not match, and passes the rest on
+in their order. A publisher does not see the difference. Where nothing is limited, messages go to
+the topic itself, so only users with a filter pay for it.
+
+The filter is applied to messages as they arrive: before preprocessing and enrichment, and to a
+delta itself, not to the record that results from it. A filter that cannot be decided rejects the
+message.
+
+Source: AMPS User Guide, Content Filtered Entitlements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.inference import as_read
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.regex.budget import Allowance
+from server.expressions.tree import paths
+from server.security.permissions import Permission
+from server.storage.sow.record_context import asks_for_context
+from server.topics.subscriptions.rejection import Rejection
+
+if TYPE_CHECKING:
+    from server.engine.commands.context import Sender
+    from server.expressions import Functions
+    from server.expressions.message_context import MessageContext
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+    from server.security.permissions import Permit
+    from server.storage.sow.store import Settled
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.topic_table import AnyTopic
+
+NOT_ENTITLED: Final = "not entitled"
+
+_MOST_KNOWN: Final = 1024
+"""Limited topics that a connection caches."""
+
+
+class Publishable(Protocol):
+    """The target of a publish: a topic, or a `LimitedTopic` in front of one."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+
+    @property
+    def keeps_messages(self) -> bool:
+        """True if messages go to stable storage."""
+
+    @property
+    def is_journaled(self) -> bool:
+        """True if messages are recorded in the transaction log."""
+
+    @property
+    def takes_places(self) -> bool:
+        """True if bodies may be slices of the read buffer, as the topic retains none of them."""
+
+    @property
+    def takes_marks(self) -> bool:
+        """True if messages of a batch may have correlation ids and lifetimes of their own."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Publish messages. See `Topic.publish`."""
+
+    def when_stored(self, then: Settled) -> None:
+        """Call back when everything published so far is settled."""
+
+
+OnRefusal = Callable[["Envelope", int], None]
+"""Called with an envelope and the position of one of its messages, which is refused."""
+
+
+class LimitedTopic:
+    """A topic to which the user may publish matching messages only.
+
+    Args:
+        topic: the topic.
+        message_type: the message type of bodies.
+        permitted: the filter that messages have to match.
+        functions: the functions that the filter may call.
+        on_refusal: called for each refused message, before those behind it are published.
+
+    Attributes:
+        topic: see above.
+        name: its name.
+        keeps_messages: whether messages go to stable storage.
+        is_journaled: whether messages are recorded in the transaction log.
+        takes_places: False: each body is tested by itself.
+        takes_marks: False: a batch of messages may be divided.
+        when_stored: calls back when everything published so far is settled.
+    """
+
+    def __init__(
+        self,
+        topic: AnyTopic,
+        message_type: MessageType,
+        permitted: Expr,
+        functions: Functions,
+        on_refusal: OnRefusal,
+    ) -> None:
+        self.topic: Final = topic
+        self.name: Final = topic.name
+        self.keeps_messages: Final = topic.keeps_messages
+        self.is_journaled: Final = topic.is_journaled
+        self.takes_places: Final = False
+        self.takes_marks: Final = False
+        self.when_stored: Final = topic.when_stored
+        self._effort: Final = Allowance()
+        self._extract: Final = message_type.extractor(paths(permitted))
+        read = as_read(permitted, message_type)
+        self._matches: Final = compile_filter(read, functions, effort=self._effort)
+        self._asks: Final = asks_for_context(permitted, functions)
+        self._on_refusal: Final = on_refusal
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Publish the permitted messages of a batch. See `Topic.publish`."""
+        refused = list(self._refused(bodies, envelope))
+        if not refused:
+            return self.topic.publish(bodies, envelope)
+        return list(self._publish_others(bodies, envelope, refused))
+
+    def problem(self, body: bytes, context: MessageContext) -> str:
+        """Return the reason why a message may not be published; empty if it may.
+
+        Args:
+            body: the message.
+            context: the message's properties besides its fields.
+        """
+        self._effort.renew()
+        try:
+            if self._matches(self._extract(body), context):
+                return ""
+        except Exception as error:  # whatever the error, an undecided message is not allowed
+            return f"it cannot be decided whether the user may publish it: {error}"
+        return "the user may publish other messages only"
+
+    def _refused(self, bodies: Sequence[bytes], envelope: Envelope) -> Iterator[Rejection]:
+        context = NO_CONTEXT
+        for position, body in enumerate(bodies):
+            if self._asks:
+                context = envelope.context(self.name, body)
+            problem = self.problem(body, context)
+            if problem:
+                yield Rejection(position, NOT_ENTITLED, f"topic {self.name!r}: {problem}")
+
+    def _publish_others(
+        self, bodies: Sequence[bytes], envelope: Envelope, refused: Sequence[Rejection]
+    ) -> Iterator[Rejection]:
+        """Publish the messages between refused ones, each in its place."""
+        start = 0
+        for rejection in refused:
+            yield from self._publish_some(bodies, envelope, start, rejection.position)
+            self._on_refusal(envelope, rejection.position)
+            yield rejection
+            start = rejection.position + 1
+        yield from self._publish_some(bodies, envelope, start, len(bodies))
+
+    def _publish_some(
+        self, bodies: Sequence[bytes], envelope: Envelope, start: int, end: int
+    ) -> Iterator[Rejection]:
+        if start < end:
+            some = copy(envelope)
+            some.sequences = envelope.sequences[start:end]
+            for rejection in self.topic.publish(bodies[start:end], some):
+                yield rejection._replace(position=rejection.position + start)
+
+
+class _Known(NamedTuple):
+    """A limited topic, and the permit that it was made for."""
+
+    permit: Permit
+    topic: LimitedTopic
+
+
+class Writing:
+    """Finds the targets of one connection's publishes, and caches the limited ones.
+
+    Args:
+        session: the connection.
+    """
+
+    __slots__ = ("_known", "_session")
+
+    def __init__(self, session: Sender) -> None:
+        self._session = session
+        self._known: dict[str, _Known] = {}
+
+    def topic(self, name: str) -> Publishable:
+        """Return the target for messages to a topic.
+
+        Raises:
+            CommandRefused: the user may not publish to it.
+        """
+        session = self._session
+        permit = session.require(Permission.WRITE_TOPIC, name)
+        topic = session.find_topic(name)
+        if permit.filter is None:
+            return topic
+        known = self._known.get(name)
+        if known is None or known.permit is not permit or known.topic.topic is not topic:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            limited = LimitedTopic(
+                topic,
+                topic.message_type,
+                permit.filter,
+                session.engine.settings.functions,
+                partial(self._note_refusal, name),
+            )
+            known = self._known[name] = _Known(permit, limited)
+        return known.topic
+
+    def may(self, name: str, body: bytes, context: MessageContext) -> bool:
+        """Return whether the user may publish a message that another client has published before.
+
+        Args:
+            name: the topic.
+            body: the message.
+            context: the message's properties besides its fields.
+        """
+        if not self._session.may(Permission.WRITE_TOPIC, name):
+            return False
+        topic = self.topic(name)
+        return not (isinstance(topic, LimitedTopic) and topic.problem(body, context))
+
+    def _note_refusal(self, name: str, envelope: Envelope, position: int) -> None:
+        """Count a refused message, and record its number, as numbers behind it may be recorded."""
+        session = self._session
+        session.refused_write(name)
+        log = session.engine.transaction_log
+        sequence = envelope.sequences[position] if envelope.sequences else envelope.sequence
+        if log is not None and sequence:
+            log.refusals.refused(session.client_hash, sequence)

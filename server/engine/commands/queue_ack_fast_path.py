@@ -1,0 +1,106 @@
+"""Fast path for acknowledgements without options: the headers that a session remembers.
+
+Most consumers acknowledge with one header over and over, except for the bookmarks. A header that
+requests nothing but "these messages of this queue are done" is remembered as the bytes around the
+list, and the next one needs no decoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from amperage.wire.header import Header
+from server.engine.commands.failure_acks import refuse
+from server.queues.core import Way, parse_marks
+from server.queues.topic.acknowledgement import Said
+from server.security.permissions import Permission
+from server.storage.journal import JournalUnavailable
+from server.util.limits import MOST_BOOKMARKS
+
+if TYPE_CHECKING:
+    from server.engine.commands.persisted_acks import Publisher
+    from server.queues.topic.queue_topic import QueueTopic
+
+_BOOKMARKS_KEY: Final = b'"bm":"'
+_MOST_REMEMBERED: Final = 64
+_LONGEST_REMEMBERED: Final = 512
+
+
+class PlainAcks:
+    """The headers of acknowledgements that one session remembers.
+
+    Args:
+        session: the connection.
+        is_filtered: whether transport filters see every command, so that nothing may be remembered.
+    """
+
+    __slots__ = ("_is_filtered", "_known", "_session")
+
+    def __init__(self, session: Publisher, *, is_filtered: bool) -> None:
+        self._session = session
+        self._is_filtered = is_filtered
+        self._known: dict[tuple[bytes, bytes], QueueTopic] = {}
+
+    def remember(self, exact_header: bytes, header: Header) -> None:
+        """Remember a header, if it is a plain one, for all that differ by their bookmarks only.
+
+        Args:
+            exact_header: the bytes of a header.
+            header: the decoded header.
+        """
+        queue = self._queue_of(header)
+        if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
+            return
+        left, bookmarks, right = _around_bookmarks(exact_header)
+        if bookmarks != header.bookmark or len(left) + len(right) > _LONGEST_REMEMBERED:
+            return
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[left, right] = queue
+
+    def _queue_of(self, header: Header) -> QueueTopic | None:
+        """Return the queue of a plain acknowledgement; None for any other command."""
+        queues, topic = self._session.engine.topics.queues, header.topic
+        if (
+            queues is None
+            or topic is None
+            or header != Header("sow_delete", topic=topic, bookmark=header.bookmark)
+        ):
+            return None
+        return queues.find(self._session.message_type, topic)
+
+    def take(self, header: bytes, body: bytes) -> bool:
+        """Acknowledge the messages that a header lists; return whether it is a remembered one.
+
+        Any error is left to the regular path, which decodes the header and reports it.
+        """
+        if not self._known or body:
+            return False
+        left, bookmarks, right = _around_bookmarks(header)
+        queue, session = self._known.get((left, right)), self._session
+        if queue is None:
+            return False
+        permit = session.permit(Permission.READ_TOPIC, queue.name)
+        if not permit.allowed or permit.filter is not None:
+            return False
+        marks, malformed = parse_marks(bookmarks)
+        if malformed or len(marks) > MOST_BOOKMARKS:
+            return False
+        session.command = "sow_delete"
+        said = Said(Way.DONE, session.number, (session.client_hash, 0))
+        try:
+            queue.acknowledging.acknowledge(marks, said)
+        except JournalUnavailable as error:
+            refuse(session, Header("sow_delete", topic=queue.name), "not stored", str(error))
+        return True
+
+
+def _around_bookmarks(header: bytes) -> tuple[bytes, str, bytes]:
+    """Return the bytes before the bookmarks in a header, the bookmarks, and the bytes behind.
+
+    A header with another list between the same two parts means the same in all other respects, and
+    is well-formed if this one is. Without a list, the bookmarks are empty.
+    """
+    left, _, rest = header.rpartition(_BOOKMARKS_KEY)
+    bookmarks, _, right = rest.partition(b'"')
+    return left, bookmarks.decode("latin-1"), right

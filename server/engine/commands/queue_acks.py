@@ -1,0 +1,246 @@
+"""sow_delete on a queue: acknowledges, returns or expires messages.
+
+Source: AMPS User Guide, Acknowledging Messages; AMPS Command Reference, Removing Messages. Our
+extensions: `delay` with cancel, `extend` for leases, `redrive` for dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from config_schema.units import UnitError, parse_interval
+from server.engine.commands.acks import acknowledge, wants
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse_duplicate
+from server.engine.commands.parsing.options import option_refusal, split_options
+from server.engine.commands.parsing.query_parameters import read_keys
+from server.engine.commands.parsing.topic_selection import read_filter
+from server.engine.commands.publish import acknowledge_stored
+from server.expressions.regex.budget import TooCostlyError
+from server.queues.core import UnmatchedError, Way, parse_marks
+from server.queues.topic.acknowledgement import Acknowledged, Said
+from server.queues.topic.queue_journal import NOBODY
+from server.security.permissions import Permission
+from server.storage.journal import JournalUnavailable, JournalUnreadable
+from server.topics.subscriptions.entitlement_limits import permitted_filter
+from server.util.limits import MOST_BOOKMARKS
+
+if TYPE_CHECKING:
+    from amperage.wire.header import Header
+    from server.engine.commands.context import Sender
+    from server.engine.commands.continuation import Steps
+    from server.engine.commands.persisted_acks import Publisher
+    from server.expressions.topic_names import TopicSelector
+    from server.queues.core import Mark
+    from server.queues.topic.acknowledgement import Found
+    from server.queues.topic.queue_topic import QueueTopic
+
+_WAYS: Final = ("cancel", "expire")
+_EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")
+_OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
+_MICROSECONDS: Final = 1_000  # nanoseconds
+_AT_ONCE: Final = 512
+"""Messages that are acknowledged in a time slice."""
+_REDRIVEN_AT_ONCE: Final = 32
+"""Dead letters that are redriven in a time slice."""
+
+
+class _How(NamedTuple):
+    """The action on messages. Times are microseconds.
+
+    Attributes:
+        way: their outcome.
+        delay: the time for which returned messages stay away; None for the queue's setting.
+        extends: whether their leases are extended instead.
+        period: the length of the extended leases, from now on; None for that of new ones.
+        redrives: whether they are dead letters to return to the topics that they came from.
+    """
+
+    way: Way
+    delay: int | None
+    extends: bool
+    period: int | None
+    redrives: bool
+
+
+def queue_of(session: Sender, selector: TopicSelector) -> QueueTopic | None:
+    """Return the queue that a command names, None if it is for other topics."""
+    return None if selector.is_regex else queue_named(session, selector.text)
+
+
+def queue_named(session: Sender, topic: str | None) -> QueueTopic | None:
+    """Return the queue of a literal name, None if there is none.
+
+    A message of a queue carries its topic's name, and an acknowledgement repeats it. So this is a
+    name, even with characters of regular expressions (`a.b`).
+    """
+    queues = session.engine.topics.queues
+    return None if queues is None or not topic else queues.find(session.message_type, topic)
+
+
+def handle(session: Publisher, header: Header, body: bytes) -> Steps:
+    """Acknowledge messages of a queue by the command `ack`, as sow_delete does.
+
+    The reference reserves the command for servers. Some clients acknowledge with it.
+
+    Raises:
+        CommandRefused: as for `acknowledge_messages`, or the command names no queue.
+    """
+    if not header.topic:
+        raise CommandRefused(
+            "unknown command",
+            "'ack' is a command of servers: expected sow_delete, or an ack with the topic of a"
+            " queue and bookmarks of its messages",
+            disconnect="unknown command",
+        )
+    session.require(Permission.READ_TOPIC, header.topic)
+    queue = queue_named(session, header.topic)
+    if queue is None:
+        raise CommandRefused(
+            "invalid topic",
+            f"topic {header.topic!r} of message type {session.message_type} is no queue, and"
+            " an ack is for messages of queues only",
+        )
+    yield from acknowledge_messages(
+        session, header, body, split_options(header.options or ""), queue
+    )
+
+
+def acknowledge_messages(
+    session: Publisher, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
+) -> Steps:
+    """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
+
+    A user who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues); one
+    who may read some of its messages may acknowledge these.
+
+    Raises:
+        CommandRefused: the command does not select messages, has an invalid option, or cannot be
+            recorded.
+    """
+    session.require(Permission.READ_TOPIC, queue.name)
+    permit = session.permit(Permission.READ_TOPIC, queue.name)
+    how = _read_how(options)
+    filter_, keys = read_filter(session, header), read_keys(header)
+    if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
+        raise CommandRefused(
+            "invalid command",
+            "messages of a queue are acknowledged by one of these, and no more than one: their"
+            " bookmarks, a filter (1=1 for all messages), or sow_keys",
+        )
+    marks = None if header.bookmark is None else _read_marks(header.bookmark)
+    if marks is None and how.extends:
+        raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
+    refuse_duplicate(session, header)
+    publisher = session.client_hash, header.sequence or 0
+    said = Said(how.way, session.number, publisher, how.delay)
+    acks = queue.acknowledging
+    try:
+        if marks is not None and how.extends:
+            done = acks.extend(marks, how.period, said)
+            if permit.filter is not None:  # do not disclose the others
+                done = done._replace(looked_at=done.matched)
+        elif marks is not None and not how.redrives and permit.filter is None:
+            done = acks.acknowledge(marks, said)
+        else:
+            if marks is not None:
+                found = acks.find_marks(marks)
+            elif filter_ is not None:
+                found = acks.find_matching(permitted_filter(permit, filter_) or filter_)
+            else:
+                found = acks.find_keys(keys or ())
+            if permit.filter is not None:
+                found = acks.among(permit.filter, found)
+            done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
+            refuse_duplicate(session, header)  # another instance may have sent it meanwhile
+            acks.acknowledge_places((), said)
+    except (JournalUnavailable, JournalUnreadable, UnmatchedError) as error:
+        raise CommandRefused("not stored", str(error)) from None
+    except TooCostlyError as error:
+        raise CommandRefused("bad filter", str(error)) from None
+    _answer(session, header, queue, done)
+
+
+def _deal_with(
+    session: Publisher, queue: QueueTopic, found: Iterator[Found], said: Said, *, redrives: bool
+) -> Generator[bool, None, Acknowledged]:
+    """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
+    acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
+    looked_at = matched = done = 0
+    for portion in found:
+        looked_at += portion.looked_at
+        matched += len(portion.places)
+        for places in _parts(portion.places, _REDRIVEN_AT_ONCE if redrives else _AT_ONCE):
+            if redrives:
+                done += queue.redriving.redrive(places, some, session.writing.may)
+            elif places:
+                done += acks.acknowledge_places(places, some)
+            yield not acks.is_log_crowded
+    return Acknowledged(looked_at, matched, done)
+
+
+def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Yield parts of a portion, at least one."""
+    for start in range(0, max(len(places), 1), size):
+        yield places[start : start + size]
+
+
+def _read_how(options: Mapping[str, str]) -> _How:
+    for name in options:
+        if name not in _OPTIONS:
+            raise option_refusal(name, "it is no option of an acknowledgement")
+    given = [name for name in _EXCLUSIVE if name in options]
+    if len(given) > 1:
+        raise option_refusal(given[1], f"it cannot be done together with {given[0]}")
+    if "delay" in options and "cancel" not in options:
+        raise option_refusal("delay", "it goes with the option cancel only")
+    return _How(
+        Way(given[0]) if given and given[0] in _WAYS else Way.DONE,
+        _read_interval(options, "delay"),
+        "extend" in options,
+        _read_interval(options, "extend") if options.get("extend") else None,
+        "redrive" in options,
+    )
+
+
+def _read_interval(options: Mapping[str, str], name: str) -> int | None:
+    """Return an interval in microseconds, None if the option is not given."""
+    if name not in options:
+        return None
+    try:
+        return parse_interval(options[name]) // _MICROSECONDS
+    except UnitError as error:
+        raise option_refusal(name, str(error)) from None
+
+
+def _read_marks(text: str) -> list[Mark]:
+    if (count := text.count(",") + 1) > MOST_BOOKMARKS:
+        raise CommandRefused(
+            "invalid bookmark",
+            f"the list has {count} bookmarks: expected no more than {MOST_BOOKMARKS}",
+        )
+    marks, malformed = parse_marks(text)
+    if malformed:
+        raise CommandRefused(
+            "invalid bookmark", f"{malformed[0]!r} is no bookmark: expected PUBLISHER|NUMBER|"
+        )
+    return marks
+
+
+def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
+    if header.acks is None:
+        return
+    for ack in ("processed", "completed"):
+        acknowledge(session, header, ack, query_id=header.query_id, sequence=header.sequence)
+    acknowledge(
+        session,
+        header,
+        "stats",
+        query_id=header.query_id,
+        topic_matches=done.looked_at,
+        matches=done.matched,
+        records_deleted=done.done,
+    )
+    if wants(header, "persisted"):
+        acknowledge_stored(session, header, queue.when_stored)

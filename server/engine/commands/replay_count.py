@@ -1,0 +1,129 @@
+"""subscribe with the option count: the number of messages that a replay would send.
+
+AMPS has no such option. A client that reads the log in parts, with many readers, must know where
+the parts end before it reads the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from server.engine.commands.acks import acknowledge
+from server.engine.commands.bookmark_subscribe import (
+    is_replayed,
+    read_bookmark,
+    read_not_found,
+    replayed_topics,
+    wants_deletions,
+)
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.parsing.options import check_count_options, option_refusal
+from server.engine.commands.parsing.topic_selection import read_filter, read_topic, require_topic
+from server.engine.replays.replay_counter import Count, CountedSink, CountTerms
+from server.security.deferred import Pending, decided
+from server.security.permissions import Permission
+from server.storage.journal import BookmarkError, JournalUnreadable
+from server.topics.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from amperage.wire.header import Header
+    from server.engine.commands.continuation import Steps
+    from server.engine.commands.subscription_context import Subscribing
+    from server.topics.transaction_log import Place, TransactionLog
+
+_MOST_PARTS: Final = 1_000
+_MOST_DIGITS: Final = 18
+
+
+def is_asked_for(options: Mapping[str, str]) -> bool:
+    """Return whether a subscribe command requests a count."""
+    return "count" in options
+
+
+def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> Steps:
+    """Count the messages that a replay would send; no subscription is placed.
+
+    The `processed` ack is sent when the bookmark has been found, `completed` with the result.
+
+    Raises:
+        CommandRefused: the topic is not in the log, or the user may not read it; or the bookmark or
+            an option cannot be used.
+    """
+    selector = read_topic(session, header, options)
+    require_topic(session, Permission.READ_TOPIC, selector)
+    log = session.engine.transaction_log
+    if header.bookmark is None or log is None or not is_replayed(session, selector):
+        raise option_refusal("count", "only what is in a transaction log can be counted")
+    check_count_options(header, options)
+    sink = CountedSink()
+    subscription = Subscription(
+        session,
+        session.make_sub_id(),
+        replayed_topics(session, selector),
+        read_filter(session, header),
+        sink=sink,
+        deletions=wants_deletions(session, header, options, selector),
+    )
+    terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
+    if terms.rows == 0:
+        raise CommandRefused("invalid option", "top_n is a number of messages to count: 1 or more")
+    found: Pending[Place] = Pending()
+    log.look_up(session.number, read_bookmark(header), read_not_found(options), found.give)
+    place: Place = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
+    if isinstance(place, BookmarkError):
+        raise CommandRefused("bookmark not found", str(place))
+    acknowledge(session, header, "processed")
+    if log.journal.refusal is None:  # wait until messages of earlier commands are readable
+        readable: Pending[None] = Pending()
+        log.when_durable(partial(readable.give, None))
+        yield from decided(readable)  # type: ignore[arg-type]  # as above
+    tail = session.engine.settled_tail if "fully_durable" in options else session.engine.tail
+    counted = Count(session, log, subscription, sink, place, tail.horizon(), terms)
+    try:
+        for _ in counted.run():
+            yield True
+    except JournalUnreadable as problem:
+        raise CommandRefused(
+            "replay failed", f"the transaction log cannot be read: {problem}"
+        ) from None
+    _tell(session, header, log, counted)
+
+
+def _tell(session: Subscribing, header: Header, log: TransactionLog, counted: Count) -> None:
+    """Send the `completed` ack with the counts and their bookmarks."""
+
+    def place(txid: int) -> str:
+        log_number, reached = log.journal.place(txid)
+        return f"{log_number}|{reached}|"
+
+    parts = "".join(f"{place(txid)}:{rows}," for txid, rows in counted.parts())
+    told = [
+        f"places=[{place(counted.end)}]",
+        f"begin={place(counted.begin)}",
+        f"bytes={counted.size}",
+        f"oldest={counted.oldest}",
+        f"parts=[{parts.rstrip(',')}]",
+    ]
+    if counted.lost is not None:
+        told.append(f"lost=[{place(counted.lost.txid)}:{counted.lost.timestamp}]")
+    if not counted.is_whole:
+        told.append("more")
+    acknowledge(session, header, "completed", matches=counted.rows, long_options=",".join(told))
+
+
+def _parts(options: Mapping[str, str]) -> int:
+    parts = _number(options, "count_parts") or 1
+    if parts > _MOST_PARTS:
+        raise option_refusal("count_parts", f"expected no more than {_MOST_PARTS}")
+    return parts
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS) or int(text) < 1:
+        raise option_refusal(name, "expected a whole number from 1")
+    return int(text)

@@ -1,0 +1,215 @@
+"""sow_and_subscribe and sow_and_delta_subscribe: sends a topic's records, then their changes.
+
+Query and subscription begin at the same moment: the subscription is placed, and the query reads the
+state of that moment. Changes that occur while results are being sent wait behind them in the
+client's stream. On a topic that keeps no records the query sends an empty group (AMPS User Guide,
+Query and Subscribe).
+
+A replacement queries again, and sends the records that the client does not have from the previous
+subscription. For those that it has, it is notified of the ones that match no more.
+
+With top_n and skip_n the subscription is paginated: it is for the records between two positions
+(server/topics/subscriptions/paging/page.py). With projection and grouping it is aggregated
+(server/engine/commands/aggregation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from amperage.wire.header import Header
+from server.engine.commands import aggregation, sow_and_subscribe_as_of, subscribe
+from server.engine.commands.acks import acknowledge
+from server.engine.commands.parsing.options import read_options
+from server.engine.commands.parsing.pagination import page_of, read_page
+from server.engine.commands.parsing.query_parameters import read_query_terms
+from server.engine.commands.parsing.topic_selection import read_topic, records_of, require_topic
+from server.engine.commands.query import QueryCommand, tested
+from server.engine.queries.execution import Part
+from server.engine.queries.page_query import PageQuery
+from server.expressions.regex.budget import Allowance
+from server.security.permissions import Permission
+from server.storage.sow.query.record_filter import RecordTest
+from server.topics.subscriptions.delivery.record_delivery import MATCH, Framer, RecordMessage
+from server.topics.subscriptions.entitlement_limits import permitted_filter
+
+if TYPE_CHECKING:
+    from server.engine.commands.continuation import Steps
+    from server.engine.commands.parsing.query_parameters import QueryTerms
+    from server.engine.commands.subscription_context import Subscribing
+    from server.engine.queries.execution import Asked, QueryRun
+    from server.storage.sow.records import Record
+    from server.topics.record_source import Keeper
+    from server.topics.sow_registry import Selected
+    from server.topics.subscriptions.delivery.delta import Differ
+    from server.topics.subscriptions.paging.page import Page
+    from server.topics.subscriptions.subscription import Subscription
+
+
+def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
+    """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
+
+    Raises:
+        CommandRefused: see subscribe, and sow.
+    """
+    yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
+
+
+def _query_and_subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:
+    options = read_options(header)
+    if aggregation.is_asked_for(options):
+        aggregation.query_and_subscribe(session, header, options)
+        return
+    if sow_and_subscribe_as_of.is_asked_for(session, header, options):
+        sow_and_subscribe_as_of.handle(session, header, options)
+        return
+    before = session.subscriptions.get(header.sub_id or header.command_id or "")
+    if before is None:  # check entitlement before reporting other errors; see `subscribe.prepare`
+        require_topic(session, Permission.READ_TOPIC, read_topic(session, header, options))
+    terms = read_query_terms(session, header, options)
+    page = read_page(terms)
+    replaced = page_of(session, before)
+    subscription = yield from subscribe.place(
+        session,
+        header,
+        options,
+        behind,
+        keys=terms.keys,
+        page=page,
+        began_with_query=terms.top_n is None,
+    )
+    command = QueryCommand(session, header, terms, subscription.presentation, subscription.sub_id)
+    acknowledge(
+        session,
+        header,
+        "processed",
+        sub_id=subscription.sub_id,
+        query_id=command.query_id,
+        long_options=subscribe.effective_backlog(subscription),
+    )
+    topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
+    remember = subscribe.remember(session, subscription)
+    inherit = subscribe.remember(session, subscription, from_before=True)
+    queries: list[Asked]
+    has = _matches(session, subscription)
+    current = page_of(session, subscription)
+    if current is None:
+        queries = command.queries(topics)
+    else:
+        query = _page_query(command, terms, topics[0], current, replaced, inherit)
+        queries, has = [command.asked(topics[0], query)], lambda record: record.key in query.cut
+    if before is None or not before.began_with_query:
+        command.begin(queries, sent=remember)
+        return
+    had = _matches(session, before)
+    leavers = None
+    if subscription.tracks_focus:
+        leavers = _leavers(session, command, before, subscription, has)
+
+    def wanted(record: Record) -> bool:
+        if not had(record):
+            return True
+        if inherit is not None:
+            inherit(record)
+        return False
+
+    command.begin(queries, wanted, remember, leavers)
+
+
+def _page_query(
+    command: QueryCommand,
+    terms: QueryTerms,
+    topic: Selected,
+    page: Page,
+    replaced: Page | None,
+    inherit: Callable[[Record], None] | None,
+) -> PageQuery:
+    """Return a query for the records of a page; it scans only if their set is not known yet."""
+    scan = None
+    if not page.results.is_complete:
+        scan = command.matching(topic, terms.filter, terms.keys)
+    return PageQuery(page, scan, replaced, inherit, tested(topic))
+
+
+def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:
+    """Return a test of records: they match a subscription, and its user may read them."""
+    tests: dict[Keeper, RecordTest | None] = {}
+    effort = Allowance()
+
+    def test_of(keeper: Keeper) -> RecordTest | None:
+        permit = session.permit(Permission.READ_TOPIC, keeper.name)
+        if not permit.allowed:
+            return None
+        filter_ = permitted_filter(permit, subscription.filter)
+        return RecordTest(keeper.table, filter_, effort=effort)
+
+    def matches(record: Record) -> bool:
+        keeper = session.engine.stores.find(session.message_type, record.topic)
+        if keeper is None or not subscription.selector.matches(record.topic):
+            return False
+        if keeper not in tests:
+            tests[keeper] = test_of(keeper)
+        test = tests[keeper]
+        effort.renew()
+        return test is not None and test(record)
+
+    return matches
+
+
+def _leavers(
+    session: Subscribing,
+    command: QueryCommand,
+    before: Subscription,
+    subscription: Subscription,
+    matches: Callable[[Record], bool],
+) -> Callable[[QueryRun], Sequence[Part]]:
+    """Return a function that makes queries of records that only the replaced subscription has."""
+    topics = records_of(session, Permission.READ_TOPIC, before.selector)
+    differ = session.engine.stores.differ
+
+    def queries(run: QueryRun) -> Sequence[Part]:
+        asked = [command.asked(one, command.matching(one, before.filter)) for one in topics]
+        return [
+            Part(
+                query,
+                partial(
+                    _tell_leaver,
+                    run,
+                    structs.replace(subscription, presentation=presentation),
+                    matches,
+                    differ(selected.keeper),
+                ),
+            )
+            for selected, (query, presentation) in zip(topics, asked, strict=True)
+        ]
+
+    return queries
+
+
+def _tell_leaver(
+    run: QueryRun,
+    subscription: Subscription,
+    matches: Callable[[Record], bool],
+    differ: Differ,
+    record: Record,
+) -> bool:
+    """Send an out-of-focus message for a record, unless the new subscription matches it too.
+
+    Args:
+        run: the query's run.
+        subscription: the new subscription, with the form in which records of the topic are sent.
+        matches: returns whether the new subscription matches a record.
+        differ: makes deltas.
+        record: a record that matched the previous subscription.
+    """
+    if matches(record):
+        return False
+    message = RecordMessage.about(record, MATCH, differ)
+    sub_ids, presentation = [subscription.sub_id], subscription.presentation
+    framer = Framer(run.place, "oof", record.topic, sub_ids, presentation)
+    framer.write(message, presentation.cut(record.body))
+    return False

@@ -1,0 +1,393 @@
+"""sow_delete: deletes records of a topic.
+
+The command first finds all records to delete, as they are when it arrives, and then deletes them in
+groups. Both are done in steps, and other tasks run between these: they see some of the records
+deleted and the others still there. A record that changes before its group is deleted stays, as if
+it had been published after the deletion. The command is not done before its last group, which has
+the command's sequence number in the log.
+
+Where a permission is limited by a filter, records that do not match it stay. A deletion by filter
+passes them over, as if they were not there; a command that names records, and may delete none of
+them, is refused (AMPS User Guide, Content Filtered Entitlements). Records that the user may not
+read either are passed over in each case, so that the answer does not disclose that they exist.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from amperage.wire.header import Header
+from server.engine.commands.acks import acknowledge, wants
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse_duplicate
+from server.engine.commands.parsing.options import check_delete_options, split_options
+from server.engine.commands.parsing.query_parameters import read_keys
+from server.engine.commands.parsing.topic_selection import (
+    may_read,
+    read_filter,
+    read_topic,
+    records_of,
+    require_topic,
+)
+from server.engine.commands.publish import acknowledge_stored
+from server.engine.commands.publish_target import NOT_ENTITLED
+from server.engine.commands.queue_acks import acknowledge_messages, queue_named
+from server.engine.queries.redacted_query import Discreet
+from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.message_types.base import BodyError
+from server.security.permissions import Permission
+from server.storage.journal import JournalUnavailable
+from server.storage.sow.keys.key_source import KeyRefusedError
+from server.storage.sow.query.query import QuerySpec
+from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.records import to_nanoseconds
+from server.storage.sow.store import StoreError
+from server.storage.sow.topic_records import SowTopic
+from server.topics.rejected_sequences import RefusedBeforeError
+from server.topics.sow_registry import all_settled
+from server.topics.sow_topic import REASONS, StoredTopic
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.entitlement_limits import permitted_filter
+from server.topics.transaction_log import DuplicateError
+
+if TYPE_CHECKING:
+    from server.engine.commands.continuation import Steps
+    from server.engine.commands.persisted_acks import Publisher
+    from server.expressions.topic_names import TopicSelector
+    from server.expressions.tree import Expr
+    from server.security.permissions import Permit
+    from server.storage.sow.query.query import OpenQuery
+    from server.storage.sow.records import Record
+    from server.topics.record_source import Keeper
+    from server.topics.sow_registry import Selected
+
+_AT_ONCE: Final = 50
+"""Records deleted between two checks of the clock, with one log entry."""
+
+_KEYS_AT_ONCE: Final = 200
+"""SOW keys looked up between two checks of the clock."""
+
+
+class _Which(NamedTuple):
+    """The records that a command selects, in one of three ways.
+
+    Attributes:
+        filter: those that match it.
+        keys: those with these SOW keys.
+        body: the one that a publish of it would update.
+    """
+
+    filter: Expr | None
+    keys: tuple[str, ...] | None
+    body: bytes
+
+
+class _Group(NamedTuple):
+    """Records that are deleted together.
+
+    Attributes:
+        topic: the name of their topic.
+        states: the SOW key of each record, and the sequence of the state that was found.
+    """
+
+    topic: str
+    states: Sequence[tuple[str, int]]
+
+
+class _Found:
+    """The records to delete, and the counts for the acks.
+
+    Attributes:
+        topic_matches: the number of records tested.
+        matches: the number of records to delete.
+        refused: the number of named records that the user may not delete.
+        refused_visibly: the number of these that the user may read.
+    """
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.refused_visibly = 0
+        self.topic_matches = 0
+        self.matches = 0
+        self._states: dict[str, deque[tuple[str, int]]] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records; only key and sequence of each are kept."""
+        for record in records:
+            states = self._states.setdefault(record.topic, deque())
+            states.append((record.key, record.sequence))
+
+    def groups(self, named: str) -> Iterator[_Group]:
+        """Yield the records by topic, in the order in which they were added, and free them.
+
+        Args:
+            named: the topic that the command names, empty for a pattern. Without any records, it
+                gets a group with none, since the command itself is recorded.
+        """
+        if named:
+            self._states.setdefault(named, deque())
+        for topic, states in self._states.items():
+            if not states:
+                yield _Group(topic, ())
+            while states:
+                some = [states.popleft() for _ in range(min(_AT_ONCE, len(states)))]
+                yield _Group(topic, some)
+
+
+def handle(session: Publisher, header: Header, body: bytes) -> Steps:
+    """Delete records (AMPS Command Reference, Removing Messages).
+
+    Raises:
+        CommandRefused: the topic keeps no records, the command does not select records, or a
+            deletion cannot be stored.
+    """
+    options = split_options(header.options or "")
+    queue = queue_named(session, header.topic)
+    names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), StoredTopic)
+    selector = read_topic(session, header, options, literal=queue is not None or names_record)
+    if queue is None or not may_read(
+        session, selector
+    ):  # whatever the kind of topic, check entitlement first
+        require_topic(session, Permission.WRITE_TOPIC, selector)
+    if queue is not None:
+        yield from acknowledge_messages(session, header, body, options, queue)
+        return
+    if header.bookmark is not None:
+        raise CommandRefused(
+            "invalid topic", "messages are acknowledged by bookmark on queues only"
+        )
+    check_delete_options(header, options)
+    which = _Which(read_filter(session, header), read_keys(header), body)
+    ways = (which.filter is not None) + (which.keys is not None) + bool(body)
+    if ways != 1:
+        raise CommandRefused(
+            "invalid command",
+            "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
+            " sow_keys, or a message",
+        )
+    topics = records_of(session, Permission.WRITE_TOPIC, selector)
+    if selector.is_regex:
+        topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopic)]
+    if not topics and not selector.is_regex:
+        raise CommandRefused(
+            "invalid topic",
+            f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
+            " could be deleted",
+        )
+    refuse_duplicate(session, header)
+    found = _Found()
+    yield from _find(session, topics, which, selector, found)
+    if found.refused:
+        session.refused_write(selector.text, found.refused)
+        if found.refused_visibly and not found.matches:
+            raise CommandRefused(
+                NOT_ENTITLED,
+                f"user {session.user!r} may delete other records only of {header.topic!r}",
+            )
+    deletion = _Deletion(session, header)
+    yield from deletion.delete(found.groups("" if selector.is_regex else selector.text))
+    if not session.is_internal:
+        session.engine.client_status.publish(
+            header.command,
+            session,
+            topic=header.topic,
+            filter=header.filter,
+            options=header.options,
+            query_id=header.query_id,
+            correlation_id=header.correlation_id,
+        )
+    _acknowledge(session, header, found, deletion.deleted)
+    if wants(header, "persisted"):
+        waits = [topic.when_stored for topic in deletion.changed]
+        acknowledge_stored(session, header, partial(all_settled, waits))
+
+
+def _find(
+    session: Publisher,
+    topics: Iterable[Selected],
+    which: _Which,
+    selector: TopicSelector,
+    found: _Found,
+) -> Steps:
+    """Find the records to delete."""
+    stored: list[tuple[SowTopic, Selected]] = []
+    for selected in topics:
+        sow = selected.keeper
+        if not isinstance(sow, SowTopic):
+            raise CommandRefused(
+                "invalid topic",
+                f"the records of topic {sow.name!r} are made from those of another one",
+            )
+        stored.append((sow, selected))
+    # Journaled topics last: the last group has the command's sequence number.
+    stored.sort(key=lambda one: session.engine.stores.is_journaled(one[0]))
+    if which.filter is not None:
+        yield from _find_matching(session, stored, which.filter, found)
+        return
+    for sow, selected in stored:
+        may_go = _Permitted(sow, selected.permit)
+        is_visible = _Permitted(sow, session.permit(Permission.READ_TOPIC, sow.name))
+        for named in _named(sow, selected, which, selector):
+            records = [record for record in named if may_go(record)]
+            found.add(records)
+            found.matches += len(records)
+            if len(records) < len(named):
+                refused = [record for record in named if not may_go(record)]
+                found.refused += len(refused)
+                found.refused_visibly += sum(map(is_visible, refused))
+            yield True
+    found.topic_matches = found.matches
+
+
+def _find_matching(
+    session: Publisher, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
+) -> Steps:
+    now = to_nanoseconds(session.last_heard)
+    queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
+    try:
+        for query in queries:
+            for records in query:
+                found.add(records)
+                yield True
+            found.matches += query.matches
+            found.topic_matches += query.topic_matches
+    except TooCostlyError as error:
+        raise CommandRefused("bad filter", str(error)) from None
+    finally:
+        for query in queries:
+            query.close()
+
+
+def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQuery:
+    """Return a query for matching records that may be deleted; others are not even counted."""
+    permit = selected.permit
+    spec = QuerySpec(filter=permitted_filter(permit, filter_), topics=selected.names)
+    query = sow.query(spec, now)
+    return query if permit.filter is None else Discreet(query)
+
+
+class _Permitted:
+    """Tests whether a permit covers a record; if the test takes too long, it does not.
+
+    Args:
+        sow: the topic.
+        permit: the permit.
+    """
+
+    def __init__(self, sow: SowTopic, permit: Permit) -> None:
+        self._allowed = permit.allowed
+        self._effort = Allowance()
+        self._test = RecordTest(sow.table, permit.filter, effort=self._effort)
+
+    def __call__(self, record: Record) -> bool:
+        """Return whether the permit covers a record."""
+        if not self._allowed:
+            return False
+        self._effort.renew()
+        try:
+            return self._test(record)
+        except TooCostlyError:
+            return False
+
+
+def _named(
+    sow: SowTopic, selected: Selected, which: _Which, selector: TopicSelector
+) -> Iterator[list[Record]]:
+    """Yield the records of a topic that the command names by keys or by a message."""
+    if which.keys is not None:
+        for start in range(0, len(which.keys), _KEYS_AT_ONCE):
+            yield sow.find_keys(which.keys[start : start + _KEYS_AT_ONCE], selected.names)
+        return
+    for name in _names(selected, selector):
+        try:
+            yield sow.find_body(which.body, name)
+        except (BodyError, KeyRefusedError) as error:
+            raise CommandRefused("invalid message", str(error)) from None
+        except StoreError as error:
+            raise CommandRefused("not stored", str(error)) from None
+
+
+class _Deletion:
+    """Deletes groups of records, and notifies subscribers.
+
+    Args:
+        session: the connection that sent the command.
+        header: its header.
+
+    Attributes:
+        deleted: the number of records deleted.
+        changed: one topic of each file that has changed.
+    """
+
+    def __init__(self, session: Publisher, header: Header) -> None:
+        self.deleted = 0
+        self._session = session
+        self._header = header
+        self._changed: dict[Keeper, StoredTopic] = {}
+
+    @property
+    def changed(self) -> Iterable[StoredTopic]:
+        return self._changed.values()
+
+    def delete(self, groups: Iterator[_Group]) -> Steps:
+        """Delete one group after the other.
+
+        Raises:
+            CommandRefused: a deletion cannot be stored.
+        """
+        group = next(groups, None)
+        while group is not None:
+            following = next(groups, None)
+            self._delete(group, is_last=following is None)
+            group = following
+            yield not self._is_log_crowded
+
+    def _delete(self, group: _Group, *, is_last: bool) -> None:
+        session = self._session
+        topic = session.find_topic(group.topic)
+        if not isinstance(topic, StoredTopic):
+            return
+        sequence = self._header.sequence or 0 if is_last and topic.is_journaled else 0
+        envelope = Envelope(session, session.last_heard, sequence=sequence)
+        try:
+            self.deleted += topic.delete(group.states, envelope)
+        except (DuplicateError, RefusedBeforeError) as error:
+            raise CommandRefused(REASONS[type(error)], str(error)) from None
+        except (JournalUnavailable, StoreError) as error:
+            already = f"; {self.deleted} records have been deleted before that"
+            raise CommandRefused(
+                "not stored", f"{error}{already if self.deleted else ''}"
+            ) from None
+        self._changed[topic.keeper] = topic
+
+    @property
+    def _is_log_crowded(self) -> bool:
+        log = self._session.engine.transaction_log
+        return log is not None and log.journal.is_crowded and log.journal.refusal is None
+
+
+def _names(selected: Selected, selector: TopicSelector) -> list[str]:
+    """Return the topics to search for a record; of a Pattern, those that have records."""
+    if not selector.is_regex:
+        return [selector.text]
+    if selected.names is None:
+        return [selected.keeper.name]
+    return [name for name in selected.keeper.table.topics if selected.names(name)]
+
+
+def _acknowledge(session: Publisher, header: Header, found: _Found, deleted: int) -> None:
+    keys = {"query_id": header.query_id}
+    for ack in ("processed", "completed"):
+        acknowledge(session, header, ack, **keys, sequence=header.sequence)
+    acknowledge(
+        session,
+        header,
+        "stats",
+        **keys,
+        topic_matches=found.topic_matches,
+        matches=found.matches,
+        records_deleted=deleted,
+    )

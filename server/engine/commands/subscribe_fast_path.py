@@ -1,0 +1,118 @@
+"""Fast path for subscribe commands that differ by filter: some clients send very many in series.
+
+The effect of a subscribe command, but for its filter and its ids, follows from the fields that all
+of them share: topic, options, acks. So when one has been executed by the regular path
+(subscribe.py), its parsed options are kept. The next command with the same header but for ids and
+filter reuses them. The entitlement to read the topic is checked each time, and all limits apply.
+Commands that are not plain, or are refused other than for their filter, take the regular path.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+from amperage.wire.header import LONGEST_NAME, Header
+from server.engine.commands.acks import acknowledge
+from server.engine.commands.memory_account import may_take, memory_of, memory_of_filter
+from server.engine.commands.parsing.topic_selection import read_filter
+from server.security.permissions import Permission
+from server.topics.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from server.engine.commands.subscription_context import Subscribing
+
+
+class RepeatedSubscribes:
+    """The last plain subscribe command of one connection, as a model for those like it.
+
+    Args:
+        session: the connection.
+    """
+
+    __slots__ = ("_like", "_memory", "_model", "_session", "_topics_generation")
+
+    def __init__(self, session: Subscribing) -> None:
+        self._session = session
+        self._like: Header | None = None  # ids and filter are those of the last comparison
+        self._model: Subscription | None = None
+        self._memory = 0  # of a command without its filter
+        self._topics_generation = 0
+
+    def remember(self, header: Header, subscription: Subscription) -> None:
+        """Keep the result of a command, if it is a plain one.
+
+        Args:
+            header: the command's header.
+            subscription: the new subscription that it has placed, which replaces no other.
+        """
+        is_plain = (
+            header.command == "subscribe"
+            and header.bookmark is None
+            and not subscription.selector.is_regex
+            and not subscription.tracks_focus
+            and subscription.conflater is None
+            and subscription.consumer is None
+            and subscription.presentation.select is None
+        )
+        if not is_plain:
+            return
+        like = copy(header)
+        like.short_filter = like.long_filter = None
+        self._like, self._model, self._memory = like, subscription, memory_of(like)
+        self._topics_generation = self._session.engine.topics.generation
+
+    def take(self, header: Header) -> Subscription | None:
+        """Place the subscription that a command requests, if it is like the last one.
+
+        The ack `received` is sent; all further acks and notices are left to the caller.
+
+        Args:
+            header: the command's header. Its connection may have one more subscription.
+
+        Returns:
+            The subscription; None if the command has to take the regular path.
+
+        Raises:
+            CommandRefused: the filter is invalid.
+        """
+        session, model = self._session, self._model
+        if model is None or not self._is_alike(header):
+            return None
+        sub_id = header.sub_id or header.command_id
+        if not sub_id or len(sub_id) > LONGEST_NAME or sub_id in session.subscriptions:
+            return None
+        memory = self._memory + memory_of_filter(header.filter)
+        if (
+            not may_take(session, memory)
+            or self._topics_generation != session.engine.topics.generation
+        ):
+            return None
+        permit = session.permit(Permission.READ_TOPIC, model.selector.text)
+        if not permit.allowed:
+            return None
+        acknowledge(session, header, "received")
+        if memory == model.memory:
+            memory = model.memory  # share one integer object, as most are equal
+        subscription = Subscription(
+            session,
+            sub_id,
+            model.selector,
+            read_filter(session, header),
+            model.presentation,
+            no_empties=model.no_empties,
+            options=model.options,
+            max_backlog=model.max_backlog,
+            memory=memory,
+        )
+        session.place_plain(subscription, permit)
+        return subscription
+
+    def _is_alike(self, header: Header) -> bool:
+        """Return whether a header equals the last one, but for ids and filter."""
+        like = self._like
+        if like is None:
+            return False
+        like.command_id, like.sub_id = header.command_id, header.sub_id
+        like.short_filter, like.long_filter = header.short_filter, header.long_filter
+        return header == like

@@ -1,0 +1,237 @@
+"""The engine: the one place where state changes, in one order, on one thread.
+
+It owns sessions and topics, and their dependencies: a log, a clock, the instance's settings.
+Transports feed sessions and, when a turn's input is used up, flush the outboxes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from amperage.wire.framing import FrameSource, HeadedParts
+from amperage.wire.runs import RunReader
+from config_schema.spec import ConflatedTopicSpec, TopicRef
+from server.engine.closed_session_totals import Departed
+from server.engine.connection_context import Entrance, Link
+from server.engine.hooks import Hooks
+from server.engine.replays.tail import Tail
+from server.engine.scheduler import Turns
+from server.engine.session import Session
+from server.engine.session_teardown import Ending
+from server.engine.unauthenticated import Lobby
+from server.expressions.filter_cache import FilterParser
+from server.expressions.parser import SizeLimits
+from server.security.switches import Switches
+from server.topics.conflated_topic import ConflatedTopic
+from server.topics.sow_registry import Stores
+from server.topics.subscriptions.delivery.outbox import Outboxes
+from server.topics.subscriptions.limits.failures import Failures
+from server.topics.system.audit import Audit
+from server.topics.system.client_status import ClientStatus
+from server.topics.system.event_topic import EventTypes
+from server.topics.system.sow_stats import SowStats
+from server.topics.topic_table import TopicTable
+from server.topics.view_topic import View
+from server.util.clock import Clock
+from server.util.histogram import Histogram
+from server.util.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
+from server.util.log_protocol import Log
+
+if TYPE_CHECKING:
+    from config_schema.spec import ViewSpec
+    from server.storage.sow.records import Change
+    from server.topics.record_source import Keeper
+    from server.topics.settings import Settings
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.transaction_log import TransactionLog
+
+
+class Engine:
+    """Owns the sessions and topics of one instance.
+
+    Args:
+        settings: the part of the configuration that it uses.
+        log: the log for its events.
+        clock: the time of day, and timers.
+        elapsed: returns seconds since some moment, never going back: measures the length of work.
+
+    Attributes:
+        stores: the topics that have records.
+        topics: the topics in use.
+        filters: parses the filters of commands.
+        hooks: callbacks for events of clients, and for deliveries.
+        switches: whether authentication and entitlement are on.
+        client_status: publishes events of clients.
+        audit: reports logons, refusals and administrative actions, each with its user.
+        sow_stats: publishes how many records topics have.
+        lobby: the connections that have not logged on, and their limits.
+        turns: the scheduler, which shares the time between connections, queries and replays.
+        failures: ends subscriptions after a failure on their behalf.
+        transaction_log: records published messages; None if there is none. Then there are no tails
+            either.
+        tail: reads the end of the log for bookmark subscriptions.
+        settled_tail: the same for those that ask for messages that are fully durable.
+        outboxes: the output buffers that have not been flushed.
+        ending: how many closed sessions still have subscriptions to end.
+        gone: how many sessions have ended.
+        departed: traffic totals of all closed sessions, by transport.
+        published_inside: counts messages that the server publishes itself: events, and messages of
+            actions.
+        persisting: the time from a publish until it was settled, in microseconds.
+    """
+
+    tail: Tail
+    settled_tail: Tail
+
+    def __init__(
+        self, settings: Settings, log: Log, clock: Clock, elapsed: Callable[[], float]
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.clock = clock
+        self.outboxes = Outboxes(elapsed)
+        self.turns = Turns(clock, elapsed, self.outboxes, log)
+        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
+        self.topics = TopicTable(
+            settings.message_types, settings.functions, self.stores, self.turns.queue
+        )
+        self.filters = FilterParser(
+            settings.functions, SizeLimits(MOST_FILTER_PARTS, MOST_FILTER_VALUES)
+        )
+        self.hooks = Hooks()
+        self.switches = Switches()
+        event_types = EventTypes(
+            settings.message_types, settings.message_type_modules, settings.unified_fix_tags
+        )
+        self.published_inside = event_types.published
+        self.persisting = Histogram()
+        self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
+        self.audit = Audit(self.topics, event_types, clock, log)
+        self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
+        self.lobby = Lobby(clock, self.flush)
+        self.failures = Failures(self.turns.queue, log)
+        self.transaction_log: TransactionLog | None = None
+        self._sessions: dict[int, Session] = {}
+        self._clients: dict[str, Session] = {}
+        self.ending = 0
+        self.gone = 0
+        self.departed: defaultdict[str, Departed] = defaultdict(Departed)
+        self._connections_accepted = 0
+        self._internal_clients = 0
+
+    @property
+    def sessions(self) -> Collection[Session]:
+        """The sessions that are not closed."""
+        return self._sessions.values()
+
+    def connect(
+        self,
+        entrance: Entrance,
+        link: Link,
+        reader: FrameSource | None = None,
+    ) -> Session:
+        """Begin a session for a new connection, and return it.
+
+        Args:
+            entrance: the grants of the connection's transport.
+            link: the peer's connection, for output and flow control.
+            reader: splits the peer's bytes into frames; None for a stream of frames.
+        """
+        self._connections_accepted += 1
+        number = self._connections_accepted
+        name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
+        source = RunReader(parts=HeadedParts()) if reader is None else reader
+        session = Session(self, number, entrance, name, link, source)
+        self._sessions[number] = session
+        self.log.emit("07-0011", client=name)
+        self.log.emit("07-0012", client=name, transport=entrance.transport, address=link.address)
+        self.client_status.publish("connect", session, client_address=link.address)
+        return session
+
+    def use_transaction_log(self, log: TransactionLog) -> None:
+        """Record messages in a transaction log. Called before the first publish."""
+        self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
+        log.use_turns(self.turns.start)
+        self.tail = Tail(log, self, log.safe_here)
+        self.settled_tail = Tail(log, self, log.settled)
+
+    def session(self, number: int) -> Session | None:
+        """Return the session with a number, if it is not closed."""
+        return self._sessions.get(number)
+
+    def client(self, name: str) -> Session | None:
+        """Return the last session that logged on under a name, until it has ended completely."""
+        return self._clients.get(name)
+
+    def logged_on(self, session: Session) -> None:
+        """Register a session under its client's name."""
+        self._clients[session.client_name] = session
+
+    def number_internal_client(self) -> int:
+        """Return a new number for an internal client: negative, so that no connection has it."""
+        self._internal_clients += 1
+        return -self._internal_clients
+
+    def forget(self, session: Session, reason: str) -> None:
+        """Cancel the queries of a session that has been closed, and end its subscriptions.
+
+        Subscriptions end in slices, see server/engine/session_teardown.py.
+
+        Args:
+            session: the session.
+            reason: why it was closed.
+        """
+        self._sessions.pop(session.number, None)
+        if self.transaction_log is not None:
+            self.transaction_log.refusals.begin(session.client_hash)
+        for query in list(session.queries):
+            query.cancel()
+        session.outbox.close()
+        session.departed.add(session)
+        self.ending += 1
+        self.turns.start(Ending(session, partial(self._gone, session, reason)))
+
+    def _gone(self, session: Session, reason: str) -> None:
+        self.ending -= 1
+        self.gone += 1
+        if self._clients.get(session.client_name) is session:
+            del self._clients[session.client_name]
+        self.log.emit("07-0013", client=session.client_name, reason=reason)
+        self.client_status.publish(
+            "disconnect", session, client_address=session.address, reason=reason or None
+        )
+
+    def derive(self, spec: ConflatedTopicSpec | ViewSpec) -> None:
+        """Add a topic that is derived from others, unless one of these does not exist.
+
+        Raises:
+            BodyError: it is a view whose message type has no fields of such names.
+        """
+        refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
+        sources: dict[TopicRef, Keeper] = {}
+        for ref in refs:
+            source = self.stores.configured(ref)
+            if source is None:
+                return
+            sources[ref] = source
+        functions, stores = self.settings.functions, self.stores
+        surroundings = stores, self.clock, self._announce, self.flush
+        if isinstance(spec, ConflatedTopicSpec):
+            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *surroundings)
+            stores.add_derived(topic)
+        else:
+            message_type = self.settings.message_types[spec.message_type]
+            view = View(spec, sources.__getitem__, message_type, functions, *surroundings)
+            stores.add_derived(view)
+
+    def _announce(
+        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+    ) -> None:
+        self.topics.announce(message_type, changes, envelope, reason)
+
+    def flush(self) -> None:
+        """Flush outboxes, as far as there is time, and the rest in turns."""
+        self.turns.flush()

@@ -1,0 +1,69 @@
+"""Callbacks for events of the engine, for the components that act on them: the actions.
+
+One narrow object that the engine calls and that knows nothing of its listeners. Nothing here is on
+the path of a message: events of clients are reported by name, and callbacks for deliveries are
+built into the deliveries of the topics concerned, when these are prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.expressions.topic_names import TopicSelector
+    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.subscriber import DeliveryWatcher
+
+ClientWatcher = Callable[["Client", Mapping[str, str | None]], None]
+"""Takes the client, and details of the event by their names in /AMPS/ClientStatus."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DeliveryWatch:
+    message_type: str
+    topics: TopicSelector
+    watcher: DeliveryWatcher
+
+
+class Hooks:
+    """Registry of callbacks. Watchers are added before the first connection, and stay."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, list[ClientWatcher]] = {}
+        self._deliveries: list[_DeliveryWatch] = []
+
+    def watch_clients(self, event: str, watcher: ClientWatcher) -> None:
+        """Notify a watcher of an event of any client.
+
+        Args:
+            event: an event of /AMPS/ClientStatus, or `offline_start` or `offline_stop`.
+            watcher: called with the client and details.
+        """
+        self._clients.setdefault(event, []).append(watcher)
+
+    def watches_clients(self, event: str) -> bool:
+        """Return whether an event of clients has a watcher."""
+        return event in self._clients
+
+    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
+        """Notify the watchers of an event of a client."""
+        for watcher in self._clients.get(event, ()):
+            watcher(client, details)
+
+    def watch_deliveries(
+        self, message_type: str, topics: TopicSelector, watcher: DeliveryWatcher
+    ) -> None:
+        """Notify a watcher of all deliveries of some topics to clients."""
+        self._deliveries.append(_DeliveryWatch(message_type, topics, watcher))
+
+    def delivery_watchers(self, message_type: str, topic: str) -> list[DeliveryWatcher]:
+        """Return the watchers of the deliveries of a topic."""
+        if not self._deliveries:  # the usual case, checked for each subscription
+            return []
+        return [
+            watch.watcher
+            for watch in self._deliveries
+            if watch.message_type == message_type and watch.topics.matches(topic)
+        ]

@@ -1,0 +1,105 @@
+"""The input buffer of a session: bytes received from its peer and not executed yet.
+
+    bytes of the socket  ->  chunks  ->  the frames of one chunk  ->  executed, a few at a time
+
+Chunks are split into frames one by one, when all frames before them have been executed: one of
+these may decide how the bytes behind it are read. The buffer stays small, since the socket is not
+read while there is anything in it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amperage.wire.framing import Frame, FrameSource
+    from amperage.wire.header_template import FrameRun
+    from server.engine.commands.publish_batches import PublishRuns
+    from server.engine.commands.publish_fast_path import Obey
+
+
+class Inbox:
+    """Buffers the bytes and frames of one connection that are not executed yet.
+
+    Args:
+        reader: splits the bytes into frames.
+
+    Attributes:
+        reader: see above.
+    """
+
+    __slots__ = ("_chunks", "_frames", "_position", "_run", "reader")
+
+    def __init__(self, reader: FrameSource) -> None:
+        self.reader = reader
+        self._chunks: deque[bytes] = deque()
+        self._run: FrameRun | None = None  # comes before the frames
+        self._frames: Sequence[Frame] = ()
+        self._position = 0  # of the next message: in the run, or else in the frames
+
+    @property
+    def has_frames(self) -> bool:
+        """True if there are frames to execute."""
+        return self._run is not None or self._position < len(self._frames)
+
+    @property
+    def has_something(self) -> bool:
+        """True if there is input, or an error in it, that has not been handled."""
+        reader = self.reader
+        return self.has_frames or bool(self._chunks) or reader.has_more or reader.error is not None
+
+    def put(self, chunk: bytes) -> None:
+        """Take bytes from the peer."""
+        self._chunks.append(chunk)
+
+    def cut(self) -> bool:
+        """Split the next bytes into frames, when there are no frames left.
+
+        Returns:
+            Whether there were any bytes.
+        """
+        if self.reader.has_more:
+            chunk = b""
+        elif self._chunks:
+            chunk = self._chunks.popleft()
+        else:
+            return False
+        self._frames = self.reader.feed(chunk)
+        self._run = self.reader.take_run()
+        self._position = 0
+        return True
+
+    def drop(self) -> None:
+        """Release everything: the connection has ended."""
+        self._chunks.clear()
+        self._run, self._frames = None, ()
+        self.reader.drop()
+
+    def obey(self, most: int, runs: PublishRuns, obey: Obey) -> int:
+        """Execute frames.
+
+        Args:
+            most: the maximum number of frames.
+            runs: executes batches of plain publishes.
+            obey: executes all other frames; see `PlainPublishes.gather`.
+
+        Returns:
+            The number of frames executed.
+        """
+        begin = self._position
+        if self._run is None:
+            frames = self._frames
+            some = frames if most >= len(frames) and not begin else frames[begin : begin + most]
+            done = runs.known.gather(some, runs.publish, obey)
+            self._position = begin + done
+            if self._position == len(frames):  # free the memory for the next frames
+                self._frames, self._position = (), 0
+            return done
+        run = self._run
+        done = runs.known.take(run.part(begin, most), runs.publish, obey)
+        self._position = begin + done
+        if self._position == len(run.bodies):
+            self._run, self._position = None, 0
+        return done

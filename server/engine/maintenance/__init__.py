@@ -1,0 +1,1 @@
+"""Maintenance of a running instance: journal retention, compaction, expiry of certificates."""

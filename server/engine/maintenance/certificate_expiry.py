@@ -1,0 +1,104 @@
+"""Warns of expiring certificates, and of TLS versions that should not be configured.
+
+The certificates are the instance's own. When they expire, other instances and clients refuse the
+instance from one moment to the next, and operators do not expect that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.security.certificates import ends_of
+from server.util.safe_open import MOST_OF_CERTIFICATES, read_regular
+
+if TYPE_CHECKING:
+    from config_schema.spec import InstanceSpec, TlsSpec
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_DAY_SECONDS: Final = 86_400.0
+NOTICE: Final = timedelta(days=30)
+"""Time before the expiry of a certificate from which on the log warns of it."""
+
+_BROKEN: Final = ("SSLv2", "SSLv3", "TLSv1", "TLSv1.1")
+
+
+class TlsUse(NamedTuple):
+    """A use of TLS.
+
+    Attributes:
+        who: the user of the settings, for operators.
+        tls: the settings.
+    """
+
+    who: str
+    tls: TlsSpec
+
+
+def uses_of_tls(spec: InstanceSpec) -> Iterator[TlsUse]:
+    """Yield the uses of TLS in an instance."""
+    for transport in spec.transports:
+        if transport.tls is not None:
+            yield TlsUse(f"transport {transport.name}", transport.tls)
+    if spec.admin is not None and spec.admin.tls is not None:
+        yield TlsUse("the admin interface", spec.admin.tls)
+    for destination in spec.replication:
+        for outgoing in destination.transports:
+            if outgoing.tls is not None:
+                yield TlsUse(f"destination {destination.name}", outgoing.tls)
+
+
+class CertificateCheck:
+    """Checks certificates, at the start and once a day.
+
+    Args:
+        spec: the instance's description.
+        clock: the clock.
+        log: gets the warnings.
+    """
+
+    def __init__(self, spec: InstanceSpec, clock: Clock, log: Log) -> None:
+        self._uses: Final = list(uses_of_tls(spec))
+        self._clock: Final = clock
+        self._log: Final = log
+        self._cancel: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Log broken TLS versions, and begin to check certificates."""
+        for who, tls in self._uses:
+            broken = [name for name in tls.protocols if name in _BROKEN]
+            if broken:
+                self._log.emit("11-0012", who=who, versions=" ".join(broken))
+        if self._uses:
+            self._check()
+
+    def close(self) -> None:
+        """Stop checking."""
+        self._cancel()
+
+    def _check(self) -> None:
+        self._cancel = self._clock.call_later(_DAY_SECONDS, self._check)
+        now = datetime.fromtimestamp(self._clock.now(), UTC)
+        for who, tls in self._uses:
+            for until in _ends(tls.certificate):
+                if until - now < NOTICE:
+                    self._say(who, tls.certificate, until, now)
+
+    def _say(self, who: str, path: str | None, until: datetime, now: datetime) -> None:
+        moment = f"{until:%Y-%m-%d %H:%M:%S}Z"
+        if until <= now:
+            self._log.emit("11-0014", path=path, who=who, until=moment)
+        else:
+            left = (until - now).days
+            self._log.emit("11-0013", path=path, who=who, until=moment, left=left)
+
+
+def _ends(path: str | None) -> list[datetime]:
+    """Return the expiry times of the certificates in a file; empty if it cannot be read."""
+    try:
+        content = b"" if path is None else read_regular(path, MOST_OF_CERTIFICATES)
+    except OSError:
+        return []
+    return ends_of(content.decode("ascii", "replace"))

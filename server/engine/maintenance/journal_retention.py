@@ -1,0 +1,252 @@
+"""Retention: archives, compresses and removes old journal files.
+
+Callers only mark files. Marked files are processed one after the other on a separate thread, while
+the log is in use. A file that is to be removed waits until it is not needed any more:
+
+- each reader of the log declares the first entry that it needs (`TransactionLog.hold`);
+- topics with records must have on stable storage all that they would otherwise read from the log
+  after a power failure;
+- older files are removed first, because the log must not have gaps.
+
+Marks are not persistent; after a restart, the caller has to mark files again.
+Source: AMPS User Guide, Manage Transaction Log Journal Files; Managing Journal Files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from server.storage.journal import JournalError
+
+if TYPE_CHECKING:
+    from server.storage.journal import Journal
+    from server.storage.journal.files import JournalFile
+    from server.storage.sow.store import StoreError
+    from server.topics.sow_registry import Stores
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_Result = TypeVar("_Result")
+
+_LOOK_AGAIN_SECONDS: Final = 1.0
+"""Interval of the checks whether files to be removed are still needed."""
+_SETTLE_SECONDS: Final = 30.0
+"""Timeout for writing the records to stable storage."""
+_MICROSECONDS: Final = 1_000_000
+
+
+class Deed(Enum):
+    """The operations on journal files."""
+
+    ARCHIVE = "archived"
+    COMPRESS = "compressed"
+    REMOVE = "removed"
+
+
+class JournalKeeping:
+    """Archives, compresses and removes the old journal files of one instance.
+
+    Args:
+        transaction_log: the transaction log.
+        stores: the topics with records.
+        clock: the clock, for the age of files.
+        log: gets an entry for each operation, and for those that fail.
+    """
+
+    def __init__(
+        self, transaction_log: TransactionLog, stores: Stores, clock: Clock, log: Log
+    ) -> None:
+        self._transaction_log = transaction_log
+        self._journal: Journal = transaction_log.journal
+        self._stores = stores
+        self._clock = clock
+        self._log = log
+        self._thread = ThreadPoolExecutor(1, "journal-keeping")
+        self._marks: dict[tuple[Deed, int], None] = {}  # in the order of marking
+        self._said_waiting: set[int] = set()
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def full(self) -> list[str]:
+        """The names of the files that can be processed, oldest first."""
+        return [file.name for file in self._journal.files if file.seal is not None]
+
+    async def mark(self, deed: Deed, age: float) -> None:
+        """Mark files for an operation, which begins soon.
+
+        Args:
+            deed: the operation.
+            age: minimum time since the last write to a file, in seconds.
+
+        Raises:
+            JournalError: no archive directory is configured.
+        """
+        self._check(deed)
+        latest = self._clock.now() - age
+        for file, moment in await self._call(self._last_written):
+            if moment <= latest:
+                self._marks[deed, file.number] = None
+            elif deed is Deed.REMOVE:  # the log must not have gaps
+                break
+        self._begin()
+
+    async def mark_through(self, deed: Deed, name: str) -> None:
+        """Mark a file, and all older ones, for an operation, which begins soon.
+
+        Args:
+            deed: the operation.
+            name: of the file, as in `full`; if it does not exist any more, nothing is done.
+
+        Raises:
+            JournalError: no archive directory is configured.
+        """
+        self._check(deed)
+        files = [file for file, _ in await self._call(self._last_written)]
+        last = next((file.number for file in files if file.name == name), -1)
+        for file in files:
+            if file.number <= last:
+                self._marks[deed, file.number] = None
+        self._begin()
+
+    def _check(self, deed: Deed) -> None:
+        if deed is Deed.ARCHIVE and not self._journal.has_archive:
+            raise JournalError(
+                "there is nowhere to archive journals to: "
+                "the configuration has no JournalArchiveDirectory"
+            )
+
+    def _begin(self) -> None:
+        self._more.set()
+        if self._task is None and self._marks:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    def _last_written(self) -> list[tuple[JournalFile, float]]:
+        """Return the full files, each with the time of its last write.
+
+        Called on the thread that processes marked files, so that no file is being moved meanwhile.
+        """
+        full = [file for file in self._journal.files if file.seal is not None]
+        return [(file, self._last_written_to(file)) for file in full]
+
+    def _last_written_to(self, file: JournalFile) -> float:
+        """Return the time of the last write to a file, by the current setting of the wall clock."""
+        last = (file.end_txid or file.first_txid) - 1
+        return _last_written(file) + self._journal.steps.correction(last) / _MICROSECONDS
+
+    async def close(self) -> None:
+        """Abort the current operation, and drop all marks; the files stay as they are."""
+        self._journal.give_up_filing()
+        if self._task is not None:
+            self._task.cancel()
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+
+    async def _work(self) -> None:
+        try:
+            while self._marks:
+                self._more.clear()
+                if not (await self._remove_next() or await self._process_next()):
+                    try:
+                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                            await self._more.wait()
+                    except TimeoutError:
+                        continue
+        finally:
+            self._task = None
+
+    async def _remove_next(self) -> bool:
+        """Remove the oldest file, if it is marked and not needed. Return whether it was removed."""
+        file = self._journal.files[0]
+        mark = Deed.REMOVE, file.number
+        if mark not in self._marks or not self._journal.is_settled(file.number):
+            return False
+        if self._is_needed(file) or not await self._settle_records() or self._is_needed(file):
+            return False
+        for deed in Deed:
+            self._marks.pop((deed, file.number), None)
+        self._said_waiting.discard(file.number)
+        with self._transaction_log.removing():
+            await self._do(Deed.REMOVE, file, self._journal.remove)
+        return True
+
+    def _is_needed(self, file: JournalFile) -> bool:
+        needed_from = self._transaction_log.needed_from
+        if file.end_txid is not None and needed_from >= file.end_txid:
+            return False
+        if file.number not in self._said_waiting:
+            self._said_waiting.add(file.number)
+            self._log.emit("1D-0011", path=file.path, needed=needed_from)
+        if file.end_txid is not None:
+            self._transaction_log.stays(file.path, file.end_txid)
+        return True
+
+    async def _settle_records(self) -> bool:
+        """Write to stable storage all records that entries of the log have changed.
+
+        Returns:
+            Whether that succeeded; if not, the store logs the reason.
+        """
+        stores = self._stores
+        settled: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+
+        def settle(problem: StoreError | None) -> None:
+            if not settled.done():
+                settled.set_result(problem)
+
+        topics = [sow for sow in stores.topics if stores.is_journaled(sow)]
+        stores.when_stored(topics, settle)
+        try:
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                return await settled is None
+        except TimeoutError:
+            return False
+
+    async def _process_next(self) -> bool:
+        """Archive or compress the file that was marked first. Return False if there is none."""
+        waiting = (mark for mark in self._marks if mark[0] is not Deed.REMOVE)
+        mark = next((mark for mark in waiting if self._journal.is_settled(mark[1])), None)
+        if mark is None:
+            return False
+        del self._marks[mark]
+        deed, number = mark
+        file = next((one for one in self._journal.files if one.number == number), None)
+        if file is not None:
+            archive = deed is Deed.ARCHIVE
+            await self._do(deed, file, self._journal.archive if archive else self._journal.compress)
+        return True
+
+    async def _do(self, deed: Deed, file: JournalFile, do: Callable[[int], None]) -> None:
+        """Process one file; on failure, drop all marks of this operation: they would fail too."""
+        try:
+            await self._call(partial(do, file.number))
+        except JournalError as error:
+            others = [mark for mark in self._marks if mark[0] is deed]
+            for mark in others:
+                del self._marks[mark]
+            self._log.emit("1D-0012", text=error, count=len(others), deed=deed.value)
+            return
+        now = next((one.path for one in self._journal.files if one.number == file.number), None)
+        if now != file.path:
+            self._log.emit("1D-0010", path=file.path, deed=deed.value, now=now)
+
+    async def _call(self, function: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+
+def _last_written(file: JournalFile) -> float:
+    """Return the time of the last write to a file, in seconds since the Unix epoch.
+
+    That is the time of its last entry, or its modification time if that is earlier: copying a file
+    back does not make it newer, and an owner may set an earlier time to make it older.
+    """
+    entry = (file.created if file.seal is None else file.seal.last_timestamp) / _MICROSECONDS
+    try:
+        return min(entry, file.path.stat().st_mtime)
+    except OSError:
+        return entry

@@ -1,0 +1,191 @@
+"""Query results from the groups of a topic's records.
+
+First a query for all matching records fills the groups, then a record is made of each group. Both
+take as many time slices as they need, and read the state at the moment of the command. If a
+subscription follows the groups afterwards, changes of the meantime are applied at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.storage.sow.query.record_order import Ordering, Ranking
+from server.util.task import portions
+
+if TYPE_CHECKING:
+    from server.expressions.tree import OrderTerm
+    from server.message_types.base import MessageType
+    from server.storage.sow.query.query import OpenQuery
+    from server.storage.sow.records import Record
+    from server.storage.views.group_records import GroupRecords
+    from server.topics.subscriptions.aggregate_subscription import Aggregate
+
+_AT_ONCE: Final = 100
+"""Records that are gathered, or records of groups that are made, in a time slice."""
+
+
+class Ranked:
+    """Selects and orders the records of groups.
+
+    Args:
+        message_type: the message type of the records.
+        order_by: the order; without one they keep the order in which they are added.
+        start: the number of records to skip.
+        stop: the number of records to skip or return, None for all.
+    """
+
+    def __init__(
+        self,
+        message_type: MessageType,
+        order_by: Sequence[OrderTerm],
+        start: int,
+        stop: int | None,
+    ) -> None:
+        self._ordering: Final = Ordering(order_by, message_type)
+        self._extract: Final = message_type.extractor(self._ordering.fields)
+        self._records: Final[dict[int, Record]] = {}
+        self._added = 0
+        self._ranking: Final = Ranking(start, stop)
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records."""
+        places = range(self._added, self._added + len(records))
+        self._added = places.stop
+        self._records.update(zip(places, records, strict=True))
+        values = (self._extract(record.body) for record in records)
+        self._ranking.add(self._ordering.place(values, places))
+
+    def wanted(self) -> Iterator[Sequence[Record]]:
+        """Yield the selected records, in order and in slices, some of which may be empty."""
+        for places in self._ranking.slices(_AT_ONCE):
+            yield [self._records.pop(place) for place in places]
+
+
+class Gathering:
+    """Gathers the groups of the records that a query finds: each step does a slice of the work.
+
+    Args:
+        scan: finds the records that match.
+        groups: receives them.
+    """
+
+    def __init__(self, scan: OpenQuery, groups: GroupRecords) -> None:
+        self._scan: Final = scan
+        self._groups: Final = groups
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Yield per slice of work the records of groups, perhaps none."""
+        for records in self._scan:
+            for some in portions(records, _AT_ONCE):
+                self._groups.gather(some)
+                yield []
+        while made := self._groups.settle(_AT_ONCE):
+            yield made
+
+    def close(self) -> None:
+        """End the scan; harmless if it has ended."""
+        self._scan.close()
+
+
+class KnownGroups:
+    """The existing groups, in their present state, in slices.
+
+    Args:
+        groups: the groups.
+    """
+
+    def __init__(self, groups: GroupRecords) -> None:
+        self._records: Final = groups.records()
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Yield the records in slices."""
+        for start in range(0, len(self._records), _AT_ONCE):
+            yield self._records[start : start + _AT_ONCE]
+
+    def close(self) -> None:
+        """Do nothing: there is no scan to end."""
+
+
+class AggregateQuery:
+    """A query for groups: each step does a slice of the work.
+
+    Args:
+        found: finds all groups.
+        ranked: orders the records of groups.
+        scan: the scan from which the groups are gathered.
+        end: called when the query has ended, for whatever reason.
+
+    Attributes:
+        matches: the number of groups, when all have been found.
+    """
+
+    def __init__(
+        self,
+        found: Gathering,
+        ranked: Ranked,
+        scan: OpenQuery,
+        end: Callable[[], None] | None = None,
+    ) -> None:
+        self.matches = 0
+        self._tested: Final = scan
+        self._found: Final = found
+        self._ranked: Final = ranked
+        self._end: Final = end
+        self._steps: Final[Generator[Sequence[Record], None, None]] = self._run()
+
+    @property
+    def topic_matches(self) -> int:
+        """The number of records tested."""
+        return self._tested.topic_matches
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Return the remaining slices of work; each yields records, perhaps none."""
+        return self._steps
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+        self._steps.close()
+        self._found.close()
+        if self._end is not None:
+            self._end()
+
+    def _run(self) -> Generator[Sequence[Record], None, None]:
+        for records in self._found:
+            self._ranked.add(records)
+            self.matches += len(records)
+            yield []
+        yield from self._ranked.wanted()
+
+
+class Followed:
+    """A query for groups that a subscription follows afterwards.
+
+    Args:
+        query: the query.
+        follower: follows the groups.
+    """
+
+    def __init__(self, query: OpenQuery, follower: Aggregate) -> None:
+        self._query: Final = query
+        self._follower: Final = follower
+
+    @property
+    def topic_matches(self) -> int:
+        """The number of records tested."""
+        return self._query.topic_matches
+
+    @property
+    def matches(self) -> int:
+        """The number of groups, when all have been found."""
+        return self._query.matches
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Yield the records of the query in slices, then apply the changes of the meantime."""
+        yield from self._query
+        while self._follower.catch_up():
+            yield []
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+        self._query.close()

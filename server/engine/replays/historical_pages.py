@@ -1,0 +1,187 @@
+"""Pagination of a replay: the records of a topic as of the position that the replay has reached.
+
+A page needs more than the messages of the log: the existing records, their order, and the contents
+of those that replace others. So a paginated replay has records of its own, those that match its
+filter. They begin as the state that the query returned, and follow the log, deletions included; the
+page is cut from them as from the records of the topic
+(server/topics/subscriptions/paging/page.py). Their memory is charged to the client.
+
+Source: AMPS User Guide, Pagination with Historical SOW Queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from server.engine.replays.deletions import WITH_DELETIONS
+from server.storage.journal import Kind
+from server.storage.sow.log_apply import is_superseded, record_of
+from server.storage.sow.records import Change
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
+from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
+from server.topics.subscriptions.record_fanout import RecordAudience
+
+if TYPE_CHECKING:
+    from server.engine.queries.page_query import Scan
+    from server.engine.replays.replay_client import Surroundings
+    from server.security.permissions import Permit
+    from server.storage.journal import Entry
+    from server.storage.journal import Topic as TopicName
+    from server.storage.sow.records import Record
+    from server.storage.sow.topic_records import SowTopic
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.paging.page import Page
+    from server.topics.subscriptions.subscription import Subscription
+
+_OVERHEAD: Final = 500
+"""Bytes that a record takes beside its body; an estimate."""
+
+
+class PagedRecords:
+    """The records of one paginated replay, and its page.
+
+    Args:
+        subscription: the subscription, which has a page and a replay.
+        sow: the topic.
+        engine: the engine.
+        permit: the subscriber's entitlement to the topic.
+
+    Attributes:
+        kinds: the kinds of entries to read.
+        page: the page, held back until its first records have been sent.
+    """
+
+    kinds: Final = WITH_DELETIONS
+
+    def __init__(
+        self, subscription: Subscription, sow: SowTopic, engine: Surroundings, permit: Permit
+    ) -> None:
+        self._sow: Final = sow
+        self._subscription: Final = subscription
+        self._records: Final[dict[str, Record]] = {}
+        self._size = 0
+        self._audience: Final = RecordAudience(
+            sow.table.message_type,
+            sow.name,
+            engine.settings.functions,
+            engine.stores.differ(sow),
+            self._records.get,
+        )
+        self._audience.attach(subscription, permit)
+        page = self._audience.page(subscription)
+        assert page is not None  # noqa: S101 - see `subscription`: attaching it has made one
+        self.page: Final[Page] = page
+
+    def close(self) -> None:
+        """Release all records; idempotent."""
+        if not self.page.has_ended:
+            self._audience.detach(self._subscription)
+            self._records.clear()
+            self._hold(-self._size)
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        cost = self._audience.cost_of(subscription)
+        if cost is not None:
+            yield cost
+
+    # ---- the initial state
+
+    def found_by(self, scan: Scan) -> Scan:
+        """Return a scan that also stores the results of a query as these records."""
+        return _Kept(self, scan)
+
+    def fill(self, records: Sequence[Record]) -> None:
+        """Store records of the initial state."""
+        for record in records:
+            self._put(record)
+
+    # ---- called by the reading
+
+    def attach(self, subscription: Subscription) -> None:
+        """Do nothing: the records exist when a reading begins."""
+
+    def detach(self, subscription: Subscription) -> None:
+        """Do nothing: the records are kept for a later reading."""
+
+    def wants(self, name: TopicName) -> bool:
+        """Return whether to read the entries of a topic."""
+        return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
+
+    def deliveries(self, entry: Entry) -> tuple[Sequence[_Step], LoggedEnvelope]:
+        """Return the delivery of an entry to the page."""
+        return (_Step(self, entry),), LoggedEnvelope(entry)
+
+    def follow(self, entry: Entry, envelope: Envelope) -> None:
+        """Apply an entry to the records, and notify the subscriber."""
+        if entry.kind == Kind.SOW_DELETE:
+            for key in msgspec.json.decode(entry.body, type=list[str]):
+                if is_superseded(entry, self._records.get(key)):
+                    continue
+                gone = self._take(key)
+                if gone is not None:
+                    change = Change(key, gone.topic, gone, None)
+                    self._audience.announce(change, envelope, DELETED)
+            return
+        record = record_of(self._sow, entry)
+        previous = self._records.get(record.key)
+        if previous is not None and previous.sequence >= entry.txid:
+            return  # included in the state that the query returned
+        if is_superseded(entry, previous):
+            return
+        self._put(record)
+        self._audience.announce(Change(record.key, record.topic, previous, record), envelope, MATCH)
+        if self.page.results.position(record.key) is None:
+            self._take(record.key)
+
+    def _put(self, record: Record) -> None:
+        self._take(record.key)
+        self._records[record.key] = record
+        self._hold(_size(record))
+
+    def _take(self, key: str) -> Record | None:
+        record = self._records.pop(key, None)
+        if record is not None:
+            self._hold(-_size(record))
+        return record
+
+    def _hold(self, size: int) -> None:
+        self._size += size
+        self._subscription.subscriber.hold(size)
+
+
+class _Step(NamedTuple):
+    """The delivery of an entry to the page."""
+
+    records: PagedRecords
+    entry: Entry
+
+    def deliver(self, _bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """See `Delivery.deliver`."""
+        self.records.follow(self.entry, envelope)
+
+
+class _Kept:
+    """A query that also stores its results."""
+
+    def __init__(self, records: PagedRecords, scan: Scan) -> None:
+        self._records = records
+        self._scan = scan
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """See `Scan`."""
+        for found in self._scan:
+            self._records.fill(found)
+            yield found
+
+    def close(self) -> None:
+        """See `Scan`."""
+        self._scan.close()
+
+
+def _size(record: Record) -> int:
+    return len(record.body) + _OVERHEAD

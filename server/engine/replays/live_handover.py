@@ -1,0 +1,63 @@
+"""The transition from the log to messages that are not durable yet, for the option `live`.
+
+    the log:     ... 5 6 7 | 8 9         the last entry when the subscription is placed is 9
+    the topic:             |     10 11   these wait until 8 and 9 have been read from the log
+
+Source: AMPS User Guide, Using the 'live' Option for Bookmark Subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from server.topics.subscriptions.delivery.outbox import Outbox
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.subscription import Subscription
+    from server.topics.topic_table import TopicTable
+
+_MOST_HELD: Final = 1 << 20
+"""Bytes that may be held back before the subscription goes back to reading the log."""
+
+
+class Live:
+    """A subscription that gets messages from their topics; at first they are held back.
+
+    Args:
+        subscription: the subscription.
+        topics: the topics, which send the messages.
+        last_txid: of the last entry that it gets from the log.
+
+    Attributes:
+        last_txid: see above.
+    """
+
+    def __init__(self, subscription: Subscription, topics: TopicTable, last_txid: int) -> None:
+        self.last_txid = last_txid
+        self._subscription = subscription
+        self._topics = topics
+        outbox = subscription.subscriber.outbox
+        self._held = Outbox(
+            [], outbox.traffic, lambda data: outbox.write_run(data, self._held.messages_out)
+        )
+        self._placed = structs.replace(subscription, held_in=self._held)
+        self._topics.subscribe(self._placed)
+
+    @property
+    def holds_too_much(self) -> bool:
+        """True if the messages held back exceed the limit."""
+        return self._held.size > _MOST_HELD
+
+    def release(self) -> None:
+        """Release the messages held back to the client, and send further ones directly."""
+        self.remove()
+        if self._held.size:
+            self._held.flush()
+        self._placed = self._subscription
+        self._topics.subscribe(self._placed)
+
+    def remove(self) -> None:
+        """Stop taking messages from the topics."""
+        self._topics.unsubscribe(self._placed)

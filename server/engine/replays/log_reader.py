@@ -1,0 +1,309 @@
+"""A reading of the log for one bookmark subscription, or several of a connection together.
+
+    READING --all read--> WAITING --more may be read--> READING        any state --all left--> over
+    READING --client is behind, or the rate is used up--> PACED --timer--> READING
+    READING --the log cannot be read--> PACED, or over when that lasts too long
+
+It goes at the client's pace. While the client has unread data nothing is read, so that replays do
+not fill memory; the log is read a slice at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.engine.replays.logged_topics import LoggedTopics
+from server.engine.replays.rate_limiter import Rate
+from server.engine.replays.read_retry import RETRY_SECONDS, Patience
+from server.storage.journal import JournalUnreadable
+
+if TYPE_CHECKING:
+    from server.engine.replays.historical_pages import PagedRecords
+    from server.engine.replays.rate_limiter import RateTerms
+    from server.engine.replays.replay_client import Listener
+    from server.engine.replays.replay_clock import Timeline
+    from server.engine.replays.tail import Tail
+    from server.storage.journal import Entry, Span
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.subscription import Subscription
+    from server.topics.transaction_log import TransactionLog
+
+_NUMBERS: Final = count(1)
+_LONGEST_WAIT_S: Final = 60.0
+"""Interval at which the wall clock is checked again: it may have been set."""
+
+_BEHIND_SECONDS: Final = 0.01
+"""Delay before the next check whether a client has read its outbox."""
+_SLICE: Final = 256
+_MICROSECONDS: Final = 1e6
+
+
+class ReadFor(Protocol):
+    """A replay that has a reading of the log, for itself or with others.
+
+    Attributes:
+        left: the number of messages that may still be sent, None for any number.
+    """
+
+    left: int | None
+
+    @property
+    def subscription(self) -> Subscription:
+        """The recipient of the messages."""
+
+    @property
+    def listener(self) -> Listener:
+        """The client."""
+
+    @property
+    def log(self) -> TransactionLog:
+        """The transaction log."""
+
+    @property
+    def tail(self) -> Tail:
+        """Reads the end of the log, as far as the subscription may see it."""
+
+    @property
+    def rate(self) -> RateTerms | None:
+        """The maximum rate, None for the rate at which the client reads."""
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The time by which messages are conflated, None if they are not."""
+
+    @property
+    def needs_care(self) -> bool:
+        """True if messages have to be counted, or their timestamps matter."""
+
+    @property
+    def has_had_enough(self) -> bool:
+        """True if the requested number of messages has been sent."""
+
+    def recipients(self) -> LoggedTopics | PagedRecords:
+        """Return the recipients of the entries read for it."""
+
+    def reached(self, position: int) -> bool:
+        """Note the position read up to; return True to be called again before further reads.
+
+        It returns True while conflated messages are waiting to be released.
+        """
+
+    def is_behind(self) -> None:
+        """Note that the client does not keep up."""
+
+    def caught_up(self, position: int) -> None:
+        """Note that everything has been read."""
+
+    def finished(self, position: int) -> bool:
+        """Note that the end of the part of the log has been reached; see `reached`."""
+
+    def failed(self, problem: JournalUnreadable) -> None:
+        """Note that the next entry cannot be read."""
+
+
+class Reading:
+    """Reads the log for some replays that agree in everything but topics and filters.
+
+    Args:
+        replays: the replays; they may leave one after the other.
+        span: the part of the log.
+
+    Attributes:
+        number: a unique number of the reading.
+        moment: when the last entry read was recorded, in seconds since 1970; 0 if there is none.
+    """
+
+    def __init__(self, replays: Sequence[ReadFor], span: Span) -> None:
+        self.number: Final = next(_NUMBERS)
+        self.moment = 0.0
+        first = replays[0]
+        self._listener = first.listener
+        self._engine = first.listener.engine
+        self._log = first.log
+        self._replays = list(replays)
+        self._span = span
+        self._rate = None if first.rate is None else Rate(first.rate)
+        topics = self._topics = first.recipients()
+        # None if each message has to be checked before it is sent.
+        plain = topics if isinstance(topics, LoggedTopics) and not first.needs_care else None
+        self._plain: LoggedTopics | None = plain
+        for replay in replays:
+            self._topics.attach(replay.subscription)
+        self._horizon = first.tail.horizon
+        self._cursor = self._log.journal.replay(
+            span, self._topics.wants, self._topics.kinds, self._horizon
+        )
+        self._patience = Patience(self._engine, self._log)
+        self._unsent: deque[Entry] = deque()
+        self._is_noted = True  # all replays have been told the position
+        self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
+        self._cancel_timer: Callable[[], None] = _nothing
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True if everything has been read and sent."""
+        return not self._unsent and self._cursor.is_caught_up
+
+    @property
+    def position(self) -> int:
+        """The txid up to which all messages have been sent."""
+        return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        return self._topics.filter_costs(subscription)
+
+    def leave(self, replay: ReadFor) -> None:
+        """Stop reading for a replay."""
+        self._replays.remove(replay)
+        self._topics.detach(replay.subscription)
+        self._cursor.ask_again()
+        if not self._replays:
+            self._cancel_timer()
+            self._unsent.clear()
+
+    def run(self) -> None:
+        """Start reading, unless a step is scheduled already."""
+        if not self._is_running:
+            self._is_running = True
+            self._engine.turns.start(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return self._listener.client_name, "replay"
+
+    def step(self) -> bool:
+        """See `Sliced.step`."""
+        try:
+            more = self._step()
+        except JournalUnreadable as problem:
+            more = False
+            self._cannot_read(problem)
+        if not more:
+            self._is_running = False
+        return more
+
+    def _cannot_read(self, problem: JournalUnreadable) -> None:
+        if not self._patience.is_lost(problem):
+            for replay in list(self._replays):  # messages that it holds back have a limit
+                replay.reached(self._cursor.position)
+            self._run_later(RETRY_SECONDS)
+            return
+        for replay in list(self._replays):
+            replay.failed(problem)
+
+    def _step(self) -> bool:
+        if not self._replays:
+            return False
+        if self._listener.is_behind():
+            for replay in list(self._replays):
+                replay.is_behind()
+            self._run_later(_BEHIND_SECONDS)
+            return False
+        if self._is_at_end:
+            return self._finish()
+        if self._is_noted and not self._read_on():
+            return False
+        if not self._replays:
+            return False
+        if self._is_at_end:
+            return self._finish()
+        if self._unsent:
+            return True
+        position = self._cursor.position
+        unnoted = [one for one in list(self._replays) if one.reached(position)]
+        self._is_noted = not unnoted
+        if not self._is_noted or not self._cursor.is_caught_up:
+            return True
+        return self._move_on()
+
+    @property
+    def _is_at_end(self) -> bool:
+        is_finished = self._cursor.is_finished and not self._unsent
+        return is_finished or self._replays[0].has_had_enough
+
+    def _read_on(self) -> bool:
+        """Read and send a slice; return False if that has to wait."""
+        if not self._unsent and self._cursor.must_decompress:
+            self._log.do_aside(self._cursor.decompress, lambda _: self.run())
+            return False
+        if self._plain is not None:
+            passage = self._cursor.read_packed(_SLICE)
+            if len(passage):
+                self.moment = passage.last_timestamp / _MICROSECONDS
+            self._plain.deliver(passage)
+        elif not self._send():
+            return False
+        self._patience.regain()
+        return True
+
+    def _send(self) -> bool:
+        """Send messages one by one; return False if some of those read have to wait."""
+        if not self._unsent:
+            self._unsent.extend(self._cursor.read(_SLICE))
+        unsent, rate, now = self._unsent, self._rate, self._engine.clock.steady()
+        correction = self._log.journal.steps.correction
+        counted = self._replays[0]
+        timelines = [one.timeline for one in self._replays if one.timeline is not None]
+        while unsent:
+            entry = unsent[0]
+            recorded = entry.timestamp + correction(entry.txid)
+            self.moment = moment = recorded / _MICROSECONDS
+            late = [one for one in timelines if not one.advance(moment)]
+            if late:  # the other callbacks due before follow in the next slice
+                return True
+            deliveries, envelope = self._topics.deliveries(entry)
+            if deliveries:
+                if rate is not None and (delay := rate.delay(entry, recorded, now)) > 0:
+                    self._run_later(delay)
+                    return False
+                for delivery in deliveries:
+                    delivery.deliver((entry.body,), envelope)
+                if counted.left is not None:
+                    counted.left -= 1
+                    if counted.has_had_enough:
+                        return True
+            unsent.popleft()
+        return True
+
+    def _move_on(self) -> bool:
+        """Release the replays that need no reading of their own now, or wait for more entries."""
+        for replay in list(self._replays):
+            replay.caught_up(self._cursor.position)
+        if not self._replays:
+            return False
+        if not self._cursor.is_caught_up:
+            return True
+        for replay in self._replays:
+            if replay.timeline is not None:
+                replay.timeline.run()
+        before = self._span.before
+        if before is not None:
+            rest = before / _MICROSECONDS - self._engine.clock.now()
+            if rest <= 0 and self._horizon() >= self._log.last_txid:
+                return self._finish()
+            self._run_later(min(max(rest, _BEHIND_SECONDS), _LONGEST_WAIT_S))
+        self._log.when_longer(self.run)
+        return False
+
+    def _finish(self) -> bool:
+        """Notify the replays of the end; return True if some are to be notified again."""
+        position = self._cursor.position
+        unfinished = [one for one in list(self._replays) if one.finished(position)]
+        return bool(unfinished)
+
+    def _run_later(self, delay: float) -> None:
+        self._cancel_timer()
+        self._cancel_timer = self._engine.clock.call_later(delay, self._run_from_timer)
+
+    def _run_from_timer(self) -> None:
+        self.run()
+        self._engine.flush()
+
+
+def _nothing() -> None:
+    """Do nothing: there is no timer."""

@@ -1,0 +1,232 @@
+"""Topics fed from the log: they match, frame and conflate entries for bookmark subscriptions.
+
+Each reader of the log has topics of its own, for the subscriptions that it reads for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.engine.replays.deletions import (
+    WITH_DELETIONS,
+    DeletionDelivery,
+    is_plain,
+    lifetime_key,
+)
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.security.permissions import Permit
+from server.storage.journal import MESSAGES, Kind
+from server.topics.subscriptions.delivery.delivery import deliver_run, hand_over
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedRun
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from server.engine.replays.replay_client import Surroundings
+    from server.expressions.regex.budget import Effort
+    from server.storage.journal import Entry, Passage
+    from server.storage.journal import Topic as TopicName
+    from server.topics.subscriptions.delivery.delivery import Delivery, Recipient, Writer
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.subscription import Subscription
+
+_MOST_KEPT: Final = 8_192
+_NOT_FOR_IT: Final = Permit(False)
+
+
+class LoggedTopic(Topic):
+    """A topic fed from the log."""
+
+    __slots__ = ()
+
+    def _writer_for(self, subscription: Subscription) -> Writer:
+        """See `Topic`."""
+        if subscription.conflater is not None:
+            return super()._writer_for(subscription)
+        outbox = subscription.outbox
+        return outbox.counted(outbox.traffic.bookmark)
+
+    def send(self, run: LoggedRun) -> None:
+        """Deliver messages to every subscription that they match. See `Topic.publish`."""
+        _send(run, self._prepare() if self._to_all is None else self._to_all)
+        if self._filters:
+            self._send_filtered(run)
+
+    def _send_filtered(self, run: LoggedRun) -> None:
+        """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
+        match, context = self._filters.match, NO_CONTEXT
+        self._filters.expect(len(run))
+        together: Sequence[Recipient] = ()
+        positions: list[int] = []
+        for position, body in enumerate(run.bodies):
+            if self._filters.asks_for_context:
+                context = run.envelope(position).context(self.name, body)
+            recipients = self._recipients_of(match(body, context))
+            if not recipients:
+                continue
+            if recipients is not together:
+                _send_some(run, positions, together)
+                together, positions = recipients, []
+            positions.append(position)
+        _send_some(run, positions, together)
+
+
+class LoggedTopics:
+    """Delivers entries of the log to the subscriptions of a reader.
+
+    Args:
+        engine: has the topics, the settings for parsing bodies, and the functions of filters.
+
+    Attributes:
+        kinds: the kinds of entries that the attached subscriptions need.
+    """
+
+    def __init__(self, engine: Surroundings) -> None:
+        self.kinds = MESSAGES
+        self._settings = engine.settings
+        self._known = engine.topics
+        self._subscriptions: dict[Subscription, None] = {}
+        self._topics: dict[TopicName, LoggedTopic | None] = {}
+
+    def attach(self, subscription: Subscription) -> None:
+        """Start delivering to a subscription."""
+        self._subscriptions[subscription] = None
+        if subscription.deletions:
+            self.kinds = WITH_DELETIONS
+        effort = Allowance()
+        for name, topic in list(self._topics.items()):
+            permit = self._permit(subscription, name, effort)
+            if permit.allowed:
+                if topic is None:
+                    self._topics[name] = self._make(name, {subscription: permit})
+                else:
+                    topic.attach(subscription, permit)
+
+    def detach(self, subscription: Subscription) -> None:
+        """Stop delivering to a subscription."""
+        del self._subscriptions[subscription]
+        for topic in self._topics.values():
+            if topic is not None:
+                topic.detach(subscription)
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """Yield the costs of a subscription's filter, topic by topic."""
+        for topic in self._topics.values():
+            cost = None if topic is None else topic.cost_of(subscription)
+            if cost is not None:
+                yield cost
+
+    def wants(self, name: TopicName) -> bool:
+        """Return whether any subscription wants messages of a topic."""
+        topic = self._find(name)
+        return topic is not None and topic.has_subscriptions
+
+    def chooses(self, name: TopicName) -> bool:
+        """Return whether some messages of a topic are not wanted, or not in their original form."""
+        topic = self._find(name)
+        return topic is not None and topic.chooses
+
+    def deliver(self, passage: Passage) -> None:
+        """Deliver messages to the subscriptions that want them."""
+        for run in passage.runs():
+            topic = self._find(run.topic)
+            if topic is None:
+                continue
+            if not run.has_extras and (self.kinds is MESSAGES or is_plain(run)):
+                topic.send(LoggedRun(run))
+                continue
+            for position in range(len(run)):
+                entry = run.entry(position)
+                recipients, envelope = self._recipients(topic, entry)
+                hand_over(recipients, (entry.body,), envelope)
+
+    def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
+        """Return the deliveries of a message to the subscriptions that want it; perhaps none."""
+        topic = self._find(entry.topic)
+        if topic is None:
+            return (), LoggedEnvelope(entry)
+        recipients, envelope = self._recipients(topic, entry)
+        return [delivery for delivery, _ in recipients], envelope
+
+    def _recipients(
+        self, topic: LoggedTopic, entry: Entry
+    ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
+        """Return the recipients of an entry, and its envelope with the additional header keys."""
+        envelope = LoggedEnvelope(entry)
+        if self.kinds is WITH_DELETIONS:
+            if entry.kind == Kind.SOW_DELETE:
+                return self._deletions(entry.topic), envelope
+            envelope.keys += lifetime_key(entry.expiration)
+        return topic.recipients(entry.body, envelope), envelope
+
+    def _deletions(self, name: TopicName) -> list[Recipient]:
+        """Return the recipients of a deletion; those entitled to some records only are excluded.
+
+        They must not learn of other records.
+        """
+        effort = Allowance()
+        return [
+            (DeletionDelivery(one, name.name), (one,))
+            for one in self._subscriptions
+            if one.deletions
+            and (permit := self._permit(one, name, effort)).allowed
+            and permit.filter is None
+        ]
+
+    def _find(self, name: TopicName) -> LoggedTopic | None:
+        try:
+            return self._topics[name]
+        except KeyError:
+            pass
+        if len(self._topics) >= _MOST_KEPT:
+            self._topics.clear()
+        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        permits = {
+            one: self._permit(one, name, efforts[one.subscriber.number])
+            for one in self._subscriptions
+        }
+        wanting = {one: permit for one, permit in permits.items() if permit.allowed}
+        topic = self._topics[name] = self._make(name, wanting) if wanting else None
+        return topic
+
+    def _make(self, name: TopicName, wanting: Mapping[Subscription, Permit]) -> LoggedTopic:
+        message_type = self._settings.message_types[name.message_type]
+        topic = LoggedTopic(message_type, name.name, self._settings.functions)
+        for subscription, permit in wanting.items():
+            topic.attach(subscription, permit)
+        return topic
+
+    def _permit(self, subscription: Subscription, topic: TopicName, effort: Effort) -> Permit:
+        """Return the entitlement of a subscription to a topic; none if it is not for that topic.
+
+        Entries of topics that are no longer recorded are not delivered. A subscription is ended if
+        matching its topic takes too many steps.
+        """
+        subscriber = subscription.subscriber
+        try:
+            if (
+                topic.message_type == subscriber.message_type
+                and subscription.is_for(topic.name, effort)
+                and self._known.find(topic.message_type, topic.name).is_journaled
+            ):
+                return subscriber.permit_to_read(topic.name)
+        except TooCostlyError as error:
+            give_up_on((subscription,), error)
+        return _NOT_FOR_IT
+
+
+def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
+    if positions:
+        chosen = run if len(positions) == len(run) else run.pick(positions)
+        _send(chosen, recipients)
+
+
+def _send(run: LoggedRun, recipients: Sequence[Recipient]) -> None:
+    for delivery, subscriptions in recipients:
+        try:
+            deliver_run(run, delivery)
+        except Exception as error:  # any error: the other subscriptions of the reader go on
+            give_up_on(subscriptions, error)

@@ -1,0 +1,102 @@
+"""The rate of a replay: messages a second, bytes a second, or a multiple of the original speed.
+
+Source: AMPS User Guide, Delivery Rate Control for Bookmark Subscriptions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from config_schema.units import UnitError, parse_size
+
+if TYPE_CHECKING:
+    from server.storage.journal import Entry
+
+_MULTIPLE: Final = re.compile(r"(\d+\.?\d*|\.\d+)[xX]")
+_MESSAGES: Final = re.compile(r"\d+")
+_MICROSECONDS: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class RateTerms:
+    """A rate as a subscriber requests it.
+
+    Attributes:
+        number: units per second; for a multiple, seconds of the original per second.
+        unit: the unit that is counted.
+        most_gap: maximum seconds to wait for a message; None for no limit.
+    """
+
+    number: float
+    unit: Literal["messages", "bytes", "multiple"]
+    most_gap: float | None = None
+
+
+def parse_rate(text: str, most_gap: float | None) -> RateTerms:
+    """Parse the option `rate`.
+
+    Raises:
+        ValueError: it is no rate; the text describes the expected form.
+    """
+    if match := _MULTIPLE.fullmatch(text):
+        terms = RateTerms(float(match[1]), "multiple", most_gap)
+    elif _MESSAGES.fullmatch(text):
+        terms = RateTerms(int(text), "messages", most_gap)
+    else:
+        try:
+            terms = RateTerms(parse_size(text), "bytes", most_gap)
+        except UnitError:
+            raise ValueError(
+                f"expected messages a second (1000), bytes a second (500KB), or a multiple of the"
+                f" original speed (2X), not {text!r}"
+            ) from None
+    if terms.number <= 0:
+        raise ValueError("a rate of nothing would never deliver anything; option pause does that")
+    return terms
+
+
+class Rate:
+    """Determines for each message of a replay when it may be sent.
+
+    Args:
+        terms: the rate.
+    """
+
+    def __init__(self, terms: RateTerms) -> None:
+        self._terms = terms
+        self._due: float | None = None  # when the next message may be sent
+        self._before: Entry | None = None  # the message before
+        self._recorded = 0
+
+    def delay(self, entry: Entry, recorded: int, now: float) -> float:
+        """Return how many seconds a message has to wait; if 0, it counts as sent.
+
+        Args:
+            entry: the next message.
+            recorded: when it was recorded, in microseconds, by a clock that was never set back.
+            now: the time of the steady clock.
+        """
+        terms, before = self._terms, self._before
+        if self._due is None or before is None:
+            due = now
+        else:
+            if terms.unit == "messages":
+                gap = 1 / terms.number
+            elif terms.unit == "bytes":
+                gap = len(before.body) / terms.number
+            else:
+                gap = (recorded - self._recorded) / _MICROSECONDS / terms.number
+            if terms.most_gap is not None:
+                gap = min(gap, terms.most_gap)
+            due = self._due + gap
+        if due > now:
+            return due - now
+        # After a delay the rate is not exceeded, except to make up for the lateness of a timer.
+        self._due = max(due, now - _MOST_LATE)
+        self._before, self._recorded = entry, recorded
+        return 0.0
+
+
+_MOST_LATE: Final = 0.1

@@ -1,0 +1,51 @@
+"""Retries of readers while a part of the log cannot be read.
+
+A failure to open or read a file says nothing about its contents: descriptors may have run out, or a
+disk may have been slow. No entry is skipped. The reader retries, and after long enough it gives up
+and reports the failure to its subscriber.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.engine.replays.replay_client import Surroundings
+    from server.storage.journal import JournalUnreadable
+    from server.topics.transaction_log import TransactionLog
+
+RETRY_SECONDS: Final = 0.25
+"""Delay before a retry."""
+
+_MOST_SECONDS: Final = 30.0
+"""Time after which a reader gives up."""
+
+_SAY_AGAIN_SECONDS: Final = 30.0
+
+
+class Patience:
+    """The retry state of one reader.
+
+    Args:
+        engine: has the event log and the clock.
+        log: the transaction log.
+    """
+
+    def __init__(self, engine: Surroundings, log: TransactionLog) -> None:
+        self._engine = engine
+        self._log = log
+        self._since: float | None = None
+
+    def regain(self) -> None:
+        """Note a successful read."""
+        self._since = None
+
+    def is_lost(self, problem: JournalUnreadable) -> bool:
+        """Note a failed attempt, and return whether the reader should give up."""
+        now = self._engine.clock.steady()
+        if now - self._log.unreadable_said >= _SAY_AGAIN_SECONDS:
+            self._log.unreadable_said = now
+            self._engine.log.emit("1D-0013", text=problem)
+        if self._since is None:
+            self._since = now
+        return now - self._since >= _MOST_SECONDS

@@ -1,0 +1,161 @@
+"""Reads the end of the log once for all bookmark subscriptions that have caught up.
+
+They are all at the same position: a subscription joins when it has read exactly as far, and all get
+every slice. Entries that a commit has made durable are read back from the log, so that order and
+content are those of a replay, and a slice is matched by the filters of all at once. If its client
+does not keep up, a subscription leaves, and continues with a reading of its own from its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.engine.replays.logged_topics import LoggedTopics
+from server.engine.replays.read_retry import RETRY_SECONDS, Patience
+from server.storage.journal import JournalUnreadable, Span
+
+if TYPE_CHECKING:
+    from server.engine.replays.replay_client import Listener, Surroundings
+    from server.storage.journal import Cursor
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.subscription import Subscription
+    from server.topics.transaction_log import TransactionLog
+
+_SLICE: Final = 256
+"""Entries read at once; also the lag of the tail up to which a replay may join."""
+
+
+class CaughtUp(Protocol):
+    """A replay that the tail reads for."""
+
+    @property
+    def subscription(self) -> Subscription:
+        """The recipient of the messages."""
+
+    @property
+    def listener(self) -> Listener:
+        """The client."""
+
+    def fell_behind(self) -> None:
+        """Note that the client did not keep up with the tail."""
+
+    def failed(self, problem: JournalUnreadable) -> None:
+        """Note that the next entry cannot be read."""
+
+
+class Tail:
+    """Reads the end of the log.
+
+    Args:
+        log: the transaction log.
+        engine: the engine.
+        horizon: returns the last txid that may be read.
+
+    Attributes:
+        horizon: see above.
+    """
+
+    def __init__(
+        self, log: TransactionLog, engine: Surroundings, horizon: Callable[[], int]
+    ) -> None:
+        self.horizon = horizon
+        self._log = log
+        self._engine = engine
+        self._patience = Patience(engine, log)
+        self._topics = LoggedTopics(engine)
+        self._replays: set[CaughtUp] = set()
+        self._cursor: Cursor = self._read_from(0)
+        self._is_running = False
+
+    @property
+    def position(self) -> int:
+        """The txid up to which all messages have been sent."""
+        return self._cursor.position
+
+    def join(self, replay: CaughtUp, position: int) -> bool:
+        """Read for another replay, if it has read exactly as far.
+
+        Args:
+            replay: the replay.
+            position: the txid up to which it has read.
+
+        Returns:
+            Whether it joined; then `run` has to be called.
+        """
+        if not self._replays:
+            self._cursor = self._read_from(position)
+        elif position - _SLICE <= self.position < position:
+            try:
+                self._read()
+            except JournalUnreadable:
+                return False
+        if self.position != position:
+            return False
+        self._replays.add(replay)
+        self._topics.attach(replay.subscription)
+        self._cursor.ask_again()
+        return True
+
+    def leave(self, replay: CaughtUp) -> None:
+        """Stop reading for a replay."""
+        self._replays.discard(replay)
+        self._topics.detach(replay.subscription)
+        self._cursor.ask_again()
+
+    def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
+        """See `LoggedTopics.filter_costs`."""
+        return self._topics.filter_costs(subscription)
+
+    def _read_from(self, position: int) -> Cursor:
+        return self._log.journal.replay(Span(position), self._topics.wants, horizon=self.horizon)
+
+    def run(self) -> None:
+        """Start reading, unless a step is scheduled already."""
+        if not self._is_running:
+            self._is_running = True
+            self._engine.turns.start(self)
+
+    def _run_on(self) -> None:
+        self._is_running = False
+        self.run()
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; the work is for all that have caught up."""
+        return "", "replay"
+
+    def step(self) -> bool:
+        """See `Sliced.step`."""
+        for replay in [one for one in self._replays if one.listener.is_behind()]:
+            replay.fell_behind()
+        if self._replays:
+            try:
+                self._read()
+            except JournalUnreadable as problem:
+                return self._cannot_read(problem)
+            self._patience.regain()
+            if not self._cursor.is_caught_up:
+                return True
+            self._log.when_longer(self._run_on)  # until then it counts as running
+        else:
+            self._is_running = False
+        return False
+
+    def _cannot_read(self, problem: JournalUnreadable) -> bool:
+        """Retry later, or give up; return False, as there is nothing more to do in either case."""
+        if self._patience.is_lost(problem):
+            for replay in list(self._replays):
+                replay.failed(problem)
+            self._patience.regain()
+            self._is_running = False
+        else:  # until then it counts as running
+            self._engine.clock.call_later(RETRY_SECONDS, self._run_from_timer)
+        return False
+
+    def _run_from_timer(self) -> None:
+        self._run_on()
+        self._engine.flush()
+
+    def _read(self) -> None:
+        self._topics.deliver(self._cursor.read_packed(_SLICE))

@@ -1,0 +1,335 @@
+"""The scheduler: shares the engine's thread between connections, queries and replays.
+
+One thread serves all clients, so work for one client delays all others. Time is therefore given out
+in slices, and none is longer than about a millisecond:
+
+    a read of the socket                    turn                     turn
+    | A's first slice | B's request |  ...  | A | query | C |  ...  | query | C | A |  ...
+                                       ^ the event loop polls all sockets
+
+The commands of a connection are executed as they are read, for the length of a slice. The rest of
+the input then waits in the session's input buffer (`Inbox`), and its socket is not read meanwhile:
+backpressure makes the peer wait. All waiting work, connections as well as queries and replays, is
+in one queue. Between two polls of the sockets there is a turn, one scheduling round: each item of
+the queue gets at most one slice, items with more work go back to the end of the queue, and the turn
+ends when its time is used up. An item that waits alone gets the whole turn.
+
+The length of a turn depends on the clients that would have to wait for its end. While there are
+clients that send little, turns are short; a publisher that sends at full speed, and is the only
+sender, gets more done in long ones.
+
+A client that sends little does not queue: a short read is executed as it arrives, even during
+turns, for a short slice. So a request beside a busy publisher waits for the end of one turn.
+
+The event loop may deliver many long reads of one socket in a row before it polls the others. From
+the first long read on, time counts as part of a turn: input that arrives when it is used up has to
+wait, and the turn that follows gives out no more than the rest of it. While there is a queue, a
+long read goes to its end.
+
+Output is flushed at the end of turns, in a slice of its own. A write costs more than most messages,
+so outboxes with little in them are held for a moment while there is more work; and when they fill
+faster than they are flushed, no work gets a slice until they are flushed.
+
+A slice is over when the clock says so, and only the running work can check the clock: after each
+command, and for publishes, which are executed in batches, as often as `Pace` says. Scheduling is
+cooperative: a command is not preempted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from server.util.histogram import Histogram
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.delivery.outbox import Outboxes
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
+
+TURN_SECONDS: Final = 0.001
+"""The length of a turn: how long the engine works before it polls all sockets again."""
+
+SHORT_TURN_SECONDS: Final = 0.000_25
+"""The same, while other clients might have to wait for the end of the turn."""
+
+_HEARD_SECONDS: Final = 0.1
+"""How long after a short read its sender is assumed to wait for a turn's end."""
+
+_HELD_SECONDS: Final = 0.002
+"""How long output may wait in outboxes for more output, while there is more work."""
+
+_LEAVING_SHARE: Final = 1 / 3
+"""How long outboxes are flushed, as a fraction of a turn's length, while there is more work. With
+very many connections, a smaller value makes writes larger, and later."""
+
+_TOO_SHORT_SECONDS: Final = 0.000_05
+"""The rest of a slice that is too short to begin other work."""
+
+_SHORT_SLICE_SECONDS: Final = 0.000_2
+"""How long a peer's commands are executed as they are read while other work waits."""
+
+_LEAST_SLICE_SECONDS: Final = 0.000_2
+"""The shortest slice when many items share a turn."""
+
+LONG_READ: Final = 64 * 1024
+"""Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
+
+_SLICES_AT_ONCE: Final = 4
+
+_MICROSECONDS: Final = 1e6
+
+
+LONG_SECONDS: Final = 0.1
+"""Work that blocks the engine's thread for longer than this is logged."""
+
+
+@dataclass(slots=True)
+class Longest:
+    """The work that has blocked the engine's thread for longest, and the number of long blocks.
+
+    Attributes:
+        seconds: its duration.
+        client: the name of the client that it was for; empty if it was for none in particular.
+        work: the command's name, or another word for the kind of work; never its content.
+        count: how many pieces of work have taken longer than LONG_SECONDS.
+    """
+
+    seconds: float = 0.0
+    client: str = ""
+    work: str = ""
+    count: int = 0
+
+
+class Turns:
+    """Schedules the work of the engine's thread in slices.
+
+    Args:
+        clock: schedules the next turn.
+        elapsed: returns seconds since some moment, never going back: measures the length of work.
+        outboxes: the output buffers, which are flushed between slices.
+        log: the log for work that takes long.
+
+    Attributes:
+        elapsed: see above.
+        longest: the work that has taken longest.
+        lengths: the durations of pieces of work, in microseconds.
+        postponed: reads of connections that had to wait for a turn.
+    """
+
+    def __init__(
+        self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: Log
+    ) -> None:
+        self.longest: Final = Longest()
+        self.lengths: Final = Histogram()
+        self.postponed = 0
+        self._log = log
+        self.elapsed: Final = elapsed
+        self._clock = clock
+        self._outboxes = outboxes
+        self._waiting: deque[Sliced] = deque()
+        self._slice_ends = 0.0
+        self._turn_ends = 0.0
+        self._is_counting = False  # a long read has begun to use up the next turn
+        self._is_scheduled = False  # there is a next turn
+        self._ahead = 0  # id() of the connection with the last long read
+        self._heard_at = -_HEARD_SECONDS  # when another connection last had a short read
+        self._emptied_at = 0.0  # when the last waiting outbox was flushed
+
+    @property
+    def waiting(self) -> int:
+        """The number of items that wait for a slice."""
+        return len(self._waiting)
+
+    def left(self, now: float) -> float:
+        """Return the seconds left of the current slice; 0 if too few to begin other work.
+
+        Args:
+            now: the time that `elapsed` returns.
+        """
+        left = self._slice_ends - now
+        return left if left > _TOO_SHORT_SECONDS else 0.0
+
+    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
+        """Give a connection a slice for the bytes just read, or queue it for a turn.
+
+        Args:
+            connection: one that is not in the queue already.
+            size: bytes that have been read.
+            is_patient: True if turns need not be short for it, though it sends little.
+
+        Returns:
+            Whether it has to wait; then it is in the queue.
+        """
+        now = self.elapsed()
+        if size < LONG_READ:
+            if id(connection) != self._ahead and not is_patient:
+                self._heard_at = now
+            is_alone = not self._waiting
+            self._slice_ends = now + (TURN_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
+        else:
+            self._ahead = id(connection)
+            self._slice_ends = now if self._is_taken else self._count(now)
+        has_more = self._slice_ends <= now or self._step(connection, now)
+        if has_more:
+            self.postponed += 1
+            self.queue(connection)
+        return has_more
+
+    def start(self, work: Sliced) -> None:
+        """Run the first few slices now (all of a small query), and the others in later turns."""
+        end = self.elapsed() + TURN_SECONDS
+        for _ in range(_SLICES_AT_ONCE):
+            if not work.step():
+                return
+            if self.elapsed() >= end:
+                break
+        self.queue(work)
+
+    def queue(self, work: Sliced) -> None:
+        """Add work to the queue for slices."""
+        self._waiting.append(work)
+        self._schedule()
+
+    def flush(self, first: int = 0) -> None:
+        """Flush outboxes, as far as there is time, and the rest in turns.
+
+        Args:
+            first: how many outboxes, those that have waited longest, are left to the turns.
+        """
+        now = self.elapsed()
+        self._leave(now, now + self._length(now), first)
+
+    def flush_while_busy(self) -> None:
+        """Flush outboxes that are worth a write; there is more work, and turns to come."""
+        now = self.elapsed()
+        outboxes = self._outboxes
+        if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
+            self._leave(now, now + self._length(now) * _LEAVING_SHARE)
+        else:
+            self._schedule()
+
+    @property
+    def _is_taken(self) -> bool:
+        """True if other work or a full outbox goes before a long read."""
+        return bool(self._waiting) or self._outboxes.is_write_full
+
+    def _length(self, now: float) -> float:
+        """Return the length of a turn: short if a client is expected to wait for its end."""
+        is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
+        return SHORT_TURN_SECONDS if is_anybody_heard else TURN_SECONDS
+
+    def _count(self, now: float) -> float:
+        """Begin to count the next turn's time, if that has not begun; return when the turn ends."""
+        if not self._is_counting:
+            self._is_counting = True
+            self._turn_ends = now + self._length(now)
+            self._schedule()
+        return self._turn_ends
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._clock.call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        """Give each item of the queue a slice, as long as there is time, and flush outboxes."""
+        self._is_scheduled = False
+        try:
+            self._do_turn()
+        finally:
+            if self._waiting:  # even if this turn has raised an exception
+                self._schedule()
+
+    def _do_turn(self) -> None:
+        now = self.elapsed()
+        is_somebody_ahead, self._is_counting = self._is_counting, False
+        if not is_somebody_ahead:
+            self._turn_ends = now + self._length(now)
+        if now < self._turn_ends and not self._outboxes.is_write_full:
+            self._share(now)
+        if is_somebody_ahead or self._waiting:
+            self.flush_while_busy()
+        else:
+            self.flush()
+
+    def _share(self, now: float) -> None:
+        """Share the rest of a turn among the items of the queue."""
+        for _ in range(len(self._waiting)):
+            work = self._waiting.popleft()
+            share = (self._turn_ends - now) / (len(self._waiting) + 1)
+            self._slice_ends = now + max(share, _LEAST_SLICE_SECONDS)
+            if self._step(work, now):
+                self._waiting.append(work)
+            now = self.elapsed()
+            if now >= self._turn_ends:
+                break
+
+    def _leave(self, now: float, end: float, first: int = 0) -> None:
+        outboxes = self._outboxes
+        outboxes.flush(end, first)
+        if not outboxes.waiting:
+            self._emptied_at = now
+        if self._waiting or outboxes.waiting:
+            self._schedule()
+
+    def took(self, seconds: float, doing: tuple[str, str]) -> None:
+        """Record how long a piece of work has blocked the engine's thread; log it if that is long.
+
+        Args:
+            seconds: its duration.
+            doing: its client and its name; see `Sliced.doing`.
+        """
+        longest = self.longest
+        if seconds > longest.seconds:
+            longest.seconds = seconds
+            longest.client, longest.work = doing
+        if seconds > LONG_SECONDS:
+            longest.count += 1
+            client, work = doing
+            milliseconds = round(seconds * 1000)
+            self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
+
+    def _step(self, work: Sliced, begun: float) -> bool:
+        has_more = work.step()
+        seconds = self.elapsed() - begun
+        microseconds = int(seconds * _MICROSECONDS)
+        lengths = self.lengths  # as `add`, whose call costs too much here
+        lengths.counts[microseconds.bit_length()] += 1
+        lengths.total += microseconds
+        if seconds > self.longest.seconds or seconds > LONG_SECONDS:
+            self.took(seconds, work.doing)
+        return has_more
+
+
+class Pace:
+    """Limits how many messages of one connection are executed between two checks of the clock.
+
+    The cost of a message is estimated from the messages before it. The estimate rises at once and
+    falls gradually, so that cheap messages do not hide expensive ones among them. Batches do not
+    shrink towards the end of a slice: it may be overrun by a fraction.
+    """
+
+    __slots__ = ("_seconds_each",)
+
+    _FIRST_GUESS: Final = 0.000_1
+    _MOST: Final = 1024
+    _FORGET: Final = 0.5
+    _LEAST_SECONDS: Final = 0.000_2
+
+    def __init__(self) -> None:
+        self._seconds_each = self._FIRST_GUESS
+
+    def messages_in(self, seconds: float) -> int:
+        """Return how many messages fit, or fill the least time worth a check of the clock."""
+        seconds = max(seconds, self._LEAST_SECONDS)
+        if seconds >= self._seconds_each * self._MOST:
+            return self._MOST
+        return max(int(seconds / self._seconds_each), 1)
+
+    def took(self, messages: int, seconds: float) -> None:
+        """Record the cost of some messages."""
+        self._seconds_each = max(seconds / messages, self._seconds_each * self._FORGET)

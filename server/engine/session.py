@@ -1,0 +1,570 @@
+"""A session: bytes in, commands executed, bytes out, without a socket.
+
+    CONNECTED --logon--> LOGGED_ON --close--> CLOSED
+        \\________________close__________________/
+
+The commands that a session accepts in each state are the tables in
+server/engine/commands/dispatch.py. A session never raises to the transport that feeds it: a peer
+that breaks the protocol gets a failure ack where one can be addressed, and an entry in the log.
+Where the stream cannot be trusted any more, the peer is disconnected.
+
+The peer's input comes through its `Intake` (server/engine/session_input.py). The publish path is
+short: messages whose headers say nothing but "publish to this topic" are collected in batches, and
+    each
+batch goes to its topic in one call (server/engine/commands/publish_batches.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from amperage.wire.bookmarks import client_hash
+from amperage.wire.framing import (
+    LONGEST_HEADER,
+    FrameError,
+    FrameSource,
+    LongHeaderError,
+    frame,
+)
+from amperage.wire.header import (
+    Header,
+    HeaderError,
+    decode_frame,
+    encode_header,
+    glance_at,
+)
+from server.engine import session_input
+from server.engine.commands import dispatch
+from server.engine.commands.acks import failure
+from server.engine.commands.context import LogonOptions
+from server.engine.commands.errors import CommandRefused
+from server.engine.commands.failure_acks import refuse
+from server.engine.commands.heartbeat import Pulse
+from server.engine.commands.persisted_acks import PersistedAcks
+from server.engine.commands.publish_batches import PublishRuns
+from server.engine.commands.publish_target import NOT_ENTITLED, Writing
+from server.engine.commands.queue_ack_fast_path import PlainAcks
+from server.engine.commands.silent_refusals import SilentRefusals
+from server.engine.commands.subscribe_fast_path import RepeatedSubscribes
+from server.engine.session_input import Intake
+from server.engine.unauthenticated import Visit
+from server.security import permissions
+from server.security.bound_identity import BoundPermits
+from server.security.interceptors.base import IncomingCommand, Verdict
+from server.security.permissions import Permission, Permissions, Permit
+from server.topics.subscriptions.delivery.outbox import Outbox, Outboxes
+from server.topics.subscriptions.delivery.wire_trace import with_transcript
+from server.topics.subscriptions.subscription import Subscription
+from server.topics.system.audit import Party
+from server.util.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
+
+if TYPE_CHECKING:
+    from server.engine.closed_session_totals import Departed
+    from server.engine.connection_context import Entrance, Link
+    from server.engine.hooks import Hooks
+    from server.engine.queries.execution import QueryRun
+    from server.engine.unauthenticated import Lobby
+    from server.security.authentication import Exchange
+    from server.storage.journal.sequence_gaps import Pairs
+    from server.topics.subscriptions.limits.failures import Failures
+    from server.topics.subscriptions.subscriber import DeliveryWatcher
+    from server.topics.topic_table import AnyTopic
+
+
+_GLANCED_AT: Final = 4096
+"""Bytes behind a brace that are searched for the command id, if the header does not end."""
+
+
+class State(Enum):
+    """The state of a session."""
+
+    CONNECTED = "connected"
+    LOGGED_ON = "logged on"
+    CLOSED = "closed"
+
+
+class Surroundings(session_input.Surroundings, dispatch.Surroundings, Protocol):
+    """The interface of the engine that sessions use."""
+
+    @property
+    def departed(self) -> Mapping[str, Departed]:
+        """Traffic totals of closed sessions, by transport; there is one for any name."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Callbacks for events of clients, and for deliveries."""
+
+    @property
+    def failures(self) -> Failures:
+        """The component that ends subscriptions after a failure on their behalf."""
+
+    @property
+    def lobby(self) -> Lobby:
+        """The connections that have not logged on, and their limits."""
+
+    @property
+    def outboxes(self) -> Outboxes:
+        """The output buffers that have not been flushed."""
+
+    def logged_on(self, session: Session) -> None:
+        """Register a session under its client's name."""
+
+    def forget(self, session: Session, reason: str) -> None:
+        """Cancel the queries of a session that has been closed, and end its subscriptions.
+
+        Args:
+            session: the session.
+            reason: why it was closed.
+        """
+
+
+class Session:
+    """One connection, from accept to close.
+
+    Args:
+        engine: the engine that it belongs to.
+        number: distinguishes it from all other sessions of the process.
+        entrance: the grants of the transport that accepted it.
+        name: the connection's name, which stands for the client's name until the logon.
+        link: the peer's connection, for output and flow control.
+        reader: splits the peer's bytes into frames.
+
+    Attributes:
+        log: the log for its events.
+        departed: traffic totals of the closed sessions of the same transport.
+        client_hash: the number that stands for the client's name in bookmarks.
+        client_name: the name the client logged on with, the connection's name before.
+        options: the options that the client asked for at its logon.
+        client_version: the version that the client gave at its logon.
+        command: the name of the command executed last.
+        message_type: the name of the connection's message type; empty before the logon.
+        user: the authenticated user's name.
+        permissions: the user's permissions.
+        exchange: the logon in progress; None before it, and when it is over.
+        told: the client's sequence numbers that its logon has reported as not stored; empty from
+            the client's next command on.
+        subscriptions: the connection's subscriptions by id.
+        subscriptions_placed: how many have begun so far.
+        queries: the connection's queries that have not sent all their results yet.
+        memory_of_commands: bytes that its subscriptions and queries take.
+        outbox: the output buffer for the peer.
+        intake: the input from the peer.
+        runs: the publishes of the input that are executed in batches.
+        repeated_subscribes: its last plain subscribe command, and the ones like it.
+        plain_acks: the acknowledgements of the input that need no decoding.
+        writing: the topics that it publishes to.
+        persisted_acks: the acks that wait for the transaction log.
+        silent_refusals: its refused publishes that asked for no ack.
+        visit: counts it among the connections before logon; None after the logon.
+        is_behind: returns whether the peer has not read all its output yet. See `Link`.
+        hold: charges memory to it. See `Link`.
+        look: returns how much data is in transit. See `Link`.
+        kept: returns the data retained for it. See `Link`.
+        connected_at: when the connection was made, in seconds since 1970.
+        denied_reads: how often its user was refused to read: commands, and topics that a regular
+            expression matches.
+        denied_writes: how often its user was refused to write.
+        query_seconds: time spent on its queries.
+        close_reason: why the server has closed it; empty before. See `close`.
+        fault: the error in the peer's bytes, if that is why.
+    """
+
+    def __init__(
+        self,
+        engine: Surroundings,
+        number: int,
+        entrance: Entrance,
+        name: str,
+        link: Link,
+        reader: FrameSource,
+    ) -> None:
+        self.engine = engine
+        self.log = engine.log
+        self.number = number
+        self.entrance = entrance
+        self.departed = engine.departed[entrance.transport]
+        self.connection_name = name
+        self.client_name = name
+        self.client_hash = 0
+        self.address = link.address
+        self.is_behind = link.is_behind
+        self.hold = link.hold
+        self.look = link.look
+        self.kept = link.kept
+        self.state = State.CONNECTED
+        self.close_reason = ""
+        self.fault = ""
+        self.client_version = ""
+        self.options = LogonOptions()
+        self.command = ""
+        self.message_type = ""
+        self.user = ""
+        self.permissions: Permissions = permissions.NOTHING
+        self._permits = BoundPermits(self)
+        self.exchange: Exchange | None = None
+        self.told: Pairs = ()
+        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions_placed = 0
+        self.queries: list[QueryRun] = []
+        self.memory_of_commands = 0
+        outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
+        takes_parts = link.takes_parts and send is link.send
+        self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send, takes_parts=takes_parts)
+        self._answers = self.outbox.counted(outboxes.traffic.answers)
+        self.pulse = Pulse(self, 0)
+        self.connected_at = self.last_heard = engine.clock.now()
+        self.heard_at = engine.clock.attentive()
+        self.denied_reads = 0
+        self.denied_writes = 0
+        self.query_seconds = 0.0
+        self.persisted_acks = PersistedAcks(self)
+        self.silent_refusals = SilentRefusals()
+        self._hang_up = link.hang_up
+        self.intake = Intake(self, reader, link.pause, link.resume)
+        self.runs = PublishRuns(self)
+        self.writing = Writing(self)
+        self.repeated_subscribes = RepeatedSubscribes(self)
+        self.plain_acks = PlainAcks(self, is_filtered=bool(entrance.filters))
+        self.visit: Visit | None = Visit(engine.lobby, self)
+        self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
+        self._sub_ids_made = 0
+        self._remarks: frozenset[str] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """True until the session is closed."""
+        return self.state is not State.CLOSED
+
+    @property
+    def is_internal(self) -> bool:
+        """True for a client of the server itself, whose actions are not reported."""
+        return self.number < 0
+
+    @property
+    def logged_on(self) -> bool:
+        """True from the logon on, until the session is closed."""
+        return self.state is State.LOGGED_ON
+
+    def end_lost(self) -> None:
+        """End after the peer has closed the connection, and its input has been executed."""
+        if self.intake.has_partial_frame and self.is_open:
+            self.log.emit(
+                "18-0001", client=self.client_name, problem="the connection ended within a frame"
+            )
+        self._end("connection closed")
+
+    def close(self, reason: str) -> None:
+        """Disconnect the peer, after flushing its output.
+
+        Args:
+            reason: one of the reasons of the reference (AMPS User Guide, Locating the Reason for
+                Disconnection); logged.
+        """
+        if not self.is_open:
+            return
+        self.close_reason = reason
+        self._end(reason)
+        self._hang_up()
+
+    def give_up(self, error: FrameError) -> None:
+        """Disconnect a peer after malformed bytes: its stream cannot be trusted any more."""
+        self.log.emit("18-0001", client=self.client_name, problem=error)
+        self.fault = str(error)
+        self.close("unknown command")
+
+    def turn_away(self, problem: str) -> None:
+        """Disconnect a peer that has not logged on, with a failure ack.
+
+        Args:
+            problem: the limit that it has exceeded.
+        """
+        header = Header("logon")
+        self.send(failure(header, "processed", "limit exceeded", problem))
+        self.log.emit("18-0002", client=self.client_name, problem=problem)
+        self.close("auth")
+
+    def remark(self, message_id: str, /, **fields: object) -> None:
+        """Log an event once per connection, however often it occurs.
+
+        Args:
+            message_id: the id of the entry in the catalogue; its field `client` is given here.
+            fields: the entry's other fields.
+        """
+        if message_id not in self._remarks:
+            self._remarks |= {message_id}
+            self.log.emit(message_id, client=self.client_name, **fields)
+
+    def send(self, header: Header) -> None:
+        """Send a message that consists of a header only."""
+        self._answers.write(frame(encode_header(header)))
+
+    def log_on(
+        self,
+        client_name: str,
+        message_type: str,
+        version: str = "",
+        options: LogonOptions | None = None,
+    ) -> None:
+        """Record the client's identity; from now on it may send commands."""
+        self.client_name = client_name
+        self.client_hash = client_hash(client_name)
+        self.options = options or LogonOptions()
+        self.client_version = version
+        self.message_type = message_type
+        self.state = State.LOGGED_ON
+        self._end_visit()
+
+    def wait_for_decision(self, *, begins: bool) -> None:
+        """Stop the logon timeout while the decision on a logon is pending, and restart it after.
+
+        Args:
+            begins: True when the wait begins, False when it is over.
+        """
+        if self.visit is not None:
+            if begins:
+                self.visit.stop_clock()
+            else:
+                self.visit.start_clock()
+
+    @property
+    def party(self) -> Party:
+        """The client's identity for the audit trail."""
+        entrance = self.entrance
+        return Party(self.user, self.address, entrance.transport, self.client_name, entrance.module)
+
+    def register(self) -> None:
+        """Register the session under its client's name."""
+        self.engine.logged_on(self)
+
+    def require(self, permission: Permission, topic: str) -> Permit:
+        """Refuse the current command unless the user has a permission.
+
+        Returns:
+            The user's permit; it may have limits.
+
+        Raises:
+            CommandRefused: the user does not have it.
+        """
+        if permission is Permission.READ_TOPIC:
+            permit = self.permit_to_read(topic)
+        else:
+            permit = self.permit(permission, topic)
+            self.denied_writes += not permit.allowed
+        if not permit.allowed:
+            self.engine.audit.refused(self.party, permission.value, topic, permit.rule)
+            raise CommandRefused(
+                NOT_ENTITLED, f"user {self.user!r} may not {permission.value} topic {topic!r}"
+            )
+        return permit
+
+    def refused_write(self, topic: str, messages: int = 1) -> None:
+        """Count and audit messages or records of a topic that the user may not change."""
+        self.denied_writes += messages
+        permit = self.permit(Permission.WRITE_TOPIC, topic)
+        limit = f"the filter {permit.filter_text} does not match" if permit.filter_text else ""
+        rule = ": ".join(filter(None, (permit.rule, limit)))
+        self.engine.audit.refused(self.party, Permission.WRITE_TOPIC.value, topic, rule)
+
+    def may(self, permission: Permission, topic: str) -> bool:
+        """Return whether the user may read from, or write to, a topic."""
+        return self.permit(permission, topic).allowed
+
+    def permit(self, permission: Permission, topic: str) -> Permit:
+        """Return the user's permit to read from, or write to, a topic.
+
+        A permit for certain fields allows nothing if the message type has no select lists.
+        """
+        resource = self.engine.stores.resource(self.message_type, topic)
+        permit = self._permits.bind(self.permissions.permit(permission, resource))
+        if permit.is_undecided:
+            self.remark("25-0021", topic=topic, user=self.user, rule=permit.rule)
+        if permit.select is None or not permit.allowed:
+            return permit
+        message_type = self.engine.settings.message_types[self.message_type]
+        if message_type.capabilities.select:
+            return permit
+        self.remark("25-0020", topic=topic, message_type=message_type.name)
+        return Permit(False, rule=f"{permit.rule}, and {message_type.name} has no select lists")
+
+    def permit_to_read(self, topic: str) -> Permit:
+        """Return the user's permit to read a topic, and count a refusal."""
+        permit = self.permit(Permission.READ_TOPIC, topic)
+        if not permit.allowed:
+            self.denied_reads += 1
+        return permit
+
+    def delivery_watchers(self, topic: str) -> Sequence[DeliveryWatcher]:
+        """Return the callbacks for deliveries of a topic to the client."""
+        return self.engine.hooks.delivery_watchers(self.message_type, topic)
+
+    def subscription_failed(self, sub_id: str, topic: str, error: Exception) -> None:
+        """Report a failure on behalf of a subscription. See `Subscriber`."""
+        self.engine.failures.report(self, sub_id, topic, error)
+
+    def find_topic(self, name: str) -> AnyTopic:
+        """Find a topic of the connection's message type."""
+        return self.engine.topics.find(self.message_type, name)
+
+    def make_sub_id(self) -> str:
+        """Return a new id, for a subscription that came without one."""
+        self._sub_ids_made += 1
+        return f"{self.connection_name}-{self._sub_ids_made}"
+
+    def place(self, subscription: Subscription) -> None:
+        """Begin a subscription, and end an earlier one with the same id."""
+        if subscription.replay is None:  # before the earlier one ends: a page may continue from it
+            consumer = subscription.consumer
+            if consumer is not None:
+                consumer.subscription = subscription
+            self.engine.topics.subscribe(subscription)
+            if consumer is not None and subscription.max_backlog is not None:
+                consumer.request(subscription.max_backlog)
+        self.remove_subscription(subscription.sub_id)
+        self._add(subscription)
+
+    def place_plain(self, subscription: Subscription, permit: Permit) -> None:
+        """Begin a subscription that consumes no queue, is no replay, and replaces no other.
+
+        Args:
+            subscription: the subscription, to a single topic.
+            permit: the user's permit to read the topic, which may have limits.
+        """
+        self.engine.topics.subscribe_permitted(subscription, permit)
+        self._add(subscription)
+
+    def _add(self, subscription: Subscription) -> None:
+        self.subscriptions[subscription.sub_id] = subscription
+        self.subscriptions_placed += 1
+        self.keep(subscription.memory)
+
+    def keep(self, size: int) -> None:
+        """Charge memory of a subscription or a query to this session.
+
+        Args:
+            size: in bytes; negative to release.
+        """
+        self.memory_of_commands += size
+        self.hold(size)
+
+    def loosen(self, sub_id: str) -> bool:
+        """Detach a subscription from some of its topics before it ends, if it has very many.
+
+        It gets no more messages of these topics.
+
+        Returns:
+            Whether there is more to detach before it ends.
+        """
+        subscription = self.subscriptions.get(sub_id)
+        return subscription is not None and self.engine.topics.detach_some(subscription)
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription, if there is one with this id."""
+        for query in [query for query in self.queries if query.sub_id == sub_id]:
+            query.cancel()
+        subscription = self.remove_subscription(sub_id)
+        if subscription is not None:
+            self.log.emit("14-0002", client=self.client_name, sub_id=sub_id)
+            self.engine.client_status.publish(
+                "unsubscribe",
+                self,
+                topic=subscription.selector.text,
+                filter=subscription.filter,
+                options=subscription.options,
+                sub_id=sub_id,
+            )
+
+    def cancel_query(self, query_id: str) -> None:
+        """End the queries with this id, if any are in progress.
+
+        A paginated or aggregated subscription ends with its query: it has no result yet to update.
+        """
+        for query in [query for query in self.queries if query.query_id == query_id]:
+            query.cancel()
+            subscription = self.subscriptions.get(query.sub_id or "")
+            if subscription is not None and (subscription.page or subscription.aggregation):
+                self.end_subscription(subscription.sub_id)
+
+    def remove_subscription(self, sub_id: str) -> Subscription | None:
+        """End and return the subscription with this id, if there is one, without notification."""
+        subscription = self.subscriptions.pop(sub_id, None)
+        if subscription is not None:
+            if subscription.replay is None:
+                self.engine.topics.unsubscribe(subscription)
+            subscription.close()
+            self.keep(-subscription.memory)
+        return subscription
+
+    def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
+        """Execute one command, or refuse it.
+
+        Args:
+            header_bytes: its header.
+            body_bytes: its body.
+        """
+        if len(header_bytes) > self._most_header:
+            self._refuse_long(glance_at(header_bytes), len(header_bytes))
+            return
+        if self.plain_acks.take(header_bytes, body_bytes):
+            return
+        try:
+            header, body = decode_frame(header_bytes, body_bytes, LONGEST_HEADER)
+        except HeaderError as error:
+            refuse(self, error.header, "bad header", str(error))
+            return
+        except LongHeaderError:
+            self._refuse_long(glance_at(header_bytes + body_bytes[:_GLANCED_AT]), LONGEST_HEADER)
+            return
+        except FrameError as error:
+            self.give_up(error)
+            return
+        size = len(header_bytes) + len(body_bytes) - len(body)
+        if size > self._most_header:
+            self._refuse_long(header, size)
+            return
+        whole = body is body_bytes  # the reader has not split the header at a brace in a string
+        exact_header = header_bytes if whole and self._filters_keep_to_headers else None
+        if self.entrance.filters:
+            command = IncomingCommand(header, body)
+            if not self._pass_filters(command):
+                return
+            header, body = command.header, command.body
+        dispatch.execute(self, header, body, exact_header)
+
+    @property
+    def _most_header(self) -> int:
+        return MOST_HEADER if self.logged_on else MOST_HEADER_BEFORE_LOGON
+
+    def _refuse_long(self, header: Header, size: int) -> None:
+        """Refuse a command with a header beyond the limit."""
+        more = "" if size < LONGEST_HEADER else " or more"
+        detail = f"a header of {size} bytes{more} is over the limit of {self._most_header}"
+        if self.logged_on:
+            refuse(self, header, "limit exceeded", detail)
+        else:
+            self.turn_away(f"{detail} before the logon")
+
+    def _pass_filters(self, command: IncomingCommand) -> bool:
+        for transport_filter in self.entrance.filters:
+            verdict = transport_filter.filter(command)
+            if verdict is Verdict.DISCONNECT:
+                self.close("transport filter")
+            if verdict is not Verdict.PASS:
+                return False
+        return True
+
+    def _end_visit(self) -> None:
+        if self.visit is not None:
+            self.visit.end()
+            self.visit = None
+
+    def _end(self, reason: str) -> None:
+        if not self.is_open:
+            return
+        self.state = State.CLOSED
+        self._end_visit()
+        self.intake.drop()
+        self.pulse.stop()
+        self.permissions.leave()
+        self.engine.forget(self, reason)

@@ -1,0 +1,78 @@
+"""The end of a session: its subscriptions are ended incrementally.
+
+From the moment at which a session is closed its client gets no more output, and no more of its
+input is executed. Ending ten thousand subscriptions takes longer than a slice, so it is done in
+turns. Only then is the client reported as disconnected, and another one may take its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from server.util.log_protocol import Log
+
+_AT_ONCE: Final = 20
+"""Subscriptions that are ended per slice."""
+
+
+class Closed(Protocol):
+    """A session that has been closed."""
+
+    @property
+    def client_name(self) -> str:
+        """The name of its client."""
+
+    @property
+    def log(self) -> Log:
+        """The log for failures."""
+
+    @property
+    def subscriptions(self) -> Collection[str]:
+        """The ids of its subscriptions, in the order in which they were made."""
+
+    def loosen(self, sub_id: str) -> bool:
+        """Detach a subscription from some of its topics; return whether there is more to detach."""
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription."""
+
+
+class Ending:
+    """Ends the subscriptions of a session that has been closed, in slices.
+
+    Args:
+        session: the session.
+        then: called when all are ended.
+    """
+
+    def __init__(self, session: Closed, then: Callable[[], None]) -> None:
+        self._session = session
+        self._then = then
+        self._left = list(session.subscriptions)[::-1]
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """The client, and `disconnect`. See `Sliced.doing`."""
+        return self._session.client_name, "disconnect"
+
+    def step(self) -> bool:
+        """End some of the subscriptions. See `Sliced.step`."""
+        for _ in range(min(_AT_ONCE, len(self._left))):
+            if self._session.loosen(self._left[-1]):
+                return True
+            self._end(self._left.pop())
+        if self._left:
+            return True
+        self._then()
+        return False
+
+    def _end(self, sub_id: str) -> None:
+        session = self._session
+        try:
+            session.end_subscription(sub_id)
+        except Exception as error:  # the other subscriptions must end all the same
+            text = f"the end of subscription {sub_id!r} of client[{session.client_name}]"
+            session.log.emit("01-0004", text=text, error=repr(error))

@@ -1,0 +1,140 @@
+"""Limits of connections before their logon, which no authentication has accepted yet.
+
+They may use little memory, each of them and all together, and have a short time to log on. Their
+input is read by a session like that of any client; a session whose client has not logged on has a
+`Visit`, which ends with the logon or the connection.
+
+Well-behaved clients log on at once. So when there are too many such connections, the oldest one is
+disconnected, and no client can prevent others from logging on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from server.util.limits import (
+    LOGON_SECONDS,
+    MOST_FRAME_BEFORE_LOGON,
+    MOST_UNFINISHED_BEFORE_LOGON,
+    most_before_logon,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.util.clock import Clock
+
+
+class Lobby:
+    """Counts the connections that have not logged on, and the memory that they use.
+
+    Args:
+        clock: has the timers of their logon timeouts.
+        flush: flushes outboxes; called after a connection has been sent the reason of its end.
+
+    Attributes:
+        clock: see above.
+        flush: see above.
+        unfinished: bytes retained of their incomplete frames.
+    """
+
+    def __init__(self, clock: Clock, flush: Callable[[], None]) -> None:
+        self.clock = clock
+        self.flush = flush
+        self.unfinished = 0
+        self._visits: dict[Visit, None] = {}  # in the order of their arrival
+
+    def admit(self, visit: Visit) -> None:
+        """Add a connection before its logon; if there are too many, disconnect the oldest."""
+        self._visits[visit] = None
+        most = most_before_logon()
+        if len(self._visits) > most:
+            next(iter(self._visits)).turn_away(
+                f"connections that have not logged on are over the limit of {most}"
+            )
+
+    def dismiss(self, visit: Visit) -> None:
+        """Remove a connection that has logged on or ended."""
+        self._visits.pop(visit, None)
+
+
+class Visitor(Protocol):
+    """A session whose client has not logged on."""
+
+    def turn_away(self, problem: str) -> None:
+        """Disconnect it.
+
+        Args:
+            problem: the limit that it has exceeded.
+        """
+
+
+class Visit:
+    """One connection before its logon, with its timeout and its memory.
+
+    Args:
+        lobby: counts all such connections.
+        visitor: the connection's session.
+    """
+
+    __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
+
+    def __init__(self, lobby: Lobby, visitor: Visitor) -> None:
+        self._lobby = lobby
+        self._visitor = visitor
+        self._unfinished = 0
+        self._cancel: Callable[[], None] = _nothing
+        self.start_clock()
+        lobby.admit(self)
+
+    def start_clock(self) -> None:
+        """Start the logon timeout."""
+        self._cancel()
+        self._cancel = self._lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+
+    def stop_clock(self) -> None:
+        """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
+        self._cancel()
+        self._cancel = _nothing
+
+    def keep(self, size: int) -> None:
+        """Record the size of the incomplete frame; disconnect the peer above a limit.
+
+        Args:
+            size: in bytes.
+        """
+        self._lobby.unfinished += size - self._unfinished
+        self._unfinished = size
+        if size > MOST_FRAME_BEFORE_LOGON:
+            self._visitor.turn_away(
+                f"a frame before the logon is over the limit of {MOST_FRAME_BEFORE_LOGON} bytes"
+            )
+        elif self._lobby.unfinished > MOST_UNFINISHED_BEFORE_LOGON and size:
+            self._visitor.turn_away(
+                "frames that are not complete, of all connections that have not logged on, are over"
+                f" the limit of {MOST_UNFINISHED_BEFORE_LOGON} bytes"
+            )
+
+    def end(self) -> None:
+        """End: the client has logged on or disconnected."""
+        self._cancel()
+        self._cancel = _nothing
+        self._lobby.dismiss(self)
+        self._lobby.unfinished -= self._unfinished
+        self._unfinished = 0
+
+    def turn_away(self, problem: str) -> None:
+        """Disconnect the peer to protect the others.
+
+        Args:
+            problem: the limit that has been reached.
+        """
+        self._visitor.turn_away(problem)
+        self._lobby.flush()
+
+    def _took_too_long(self) -> None:
+        self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+
+
+def _nothing() -> None:
+    """Do nothing: there is no timer to cancel."""

@@ -1,0 +1,1 @@
+"""Back ends of expressions: generated Python, NumPy columns, and plain tests in C."""

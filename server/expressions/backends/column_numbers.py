@@ -1,0 +1,116 @@
+"""Vectorized arithmetic and comparison of columns of numbers.
+
+For each row the results must equal those of `semantics`. Where those of NumPy would differ, the
+result is None and the caller computes the rows one by one: integers beyond 64 bits, division of an
+integer by zero, columns that mix integers and doubles.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from server.expressions.backends.columns import Column, Mask, NumberColumn
+from server.expressions.semantics import HOLDS
+from server.expressions.tree import Arithmetic, Expr, Identifier, Literal, Negate
+
+_SAFE: Final = float(2**62)
+"""Integers whose magnitude, converted to double, is below this are far from overflow."""
+
+ReadColumn = Callable[[Identifier], Column]
+
+
+def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
+    """Return the value of a node for every row if it has numbers and arithmetic only; else None.
+
+    Args:
+        node: the node.
+        read: returns the column of an identifier.
+        length: number of rows.
+    """
+    match node:
+        case Identifier():
+            column = read(node)
+            return column if isinstance(column, NumberColumn) else None
+        case Literal(int(value)) if -_SAFE < value < _SAFE:
+            return NumberColumn(np.full(length, value, np.int64))
+        case Literal(float(value)):
+            return NumberColumn(np.full(length, value, np.float64))
+        case Negate(operand):
+            return _negated(numbers(operand, read, length))
+        case Arithmetic(sign, left, right):
+            return _arithmetic(sign, left, right, read, length)
+    return None
+
+
+def compare(sign: str, left: NumberColumn, right: NumberColumn, *, wanted: bool) -> Mask:
+    """Return the mask of the rows where `left sign right` is true, or where it is false."""
+    with np.errstate(invalid="ignore"):
+        mask: Any = HOLDS[sign](left.values, right.values)
+    return _where_present(mask if wanted else ~mask, left, right)
+
+
+def _where_present(mask: Mask, *columns: NumberColumn) -> Mask:
+    for column in columns:
+        if column.valid is not None:
+            mask = mask & column.valid
+    return mask
+
+
+def _negated(column: NumberColumn | None) -> NumberColumn | None:
+    if column is None or (column.values.dtype == np.int64 and _reaches(column.values)):
+        return None
+    return NumberColumn(-column.values, column.valid, column.integers)
+
+
+def _arithmetic(
+    sign: str, left: Expr, right: Expr, read: ReadColumn, length: int
+) -> NumberColumn | None:
+    one, other = numbers(left, read, length), numbers(right, read, length)
+    if one is None or other is None or one.integers is not None or other.integers is not None:
+        return None
+    valid = None
+    if one.valid is not None or other.valid is not None:
+        valid = one.present() & other.present()
+    if one.values.dtype == np.int64 and other.values.dtype == np.int64:
+        result = _integers(sign, one.values, other.values)
+    else:
+        result = _doubles(sign, one.values.astype(np.float64), other.values.astype(np.float64))
+    return None if result is None else NumberColumn(result, valid)
+
+
+def _integers(sign: str, left: Any, right: Any) -> Any:
+    """Return the operation on integers, or None if a result might not be an integer of 64 bits."""
+    if sign in "/%":
+        if (right == 0).any() or _reaches(left, right):
+            return None
+        # NumPy rounds down, the language truncates towards zero.
+        rest = np.fmod(left, right)
+        return rest if sign == "%" else (left - rest) // right
+    estimate = _DOUBLES[sign](left.astype(np.float64), right.astype(np.float64))
+    return None if _reaches(left, right, estimate) else _DOUBLES[sign](left, right)
+
+
+def _reaches(*arrays: Any) -> bool:
+    """Return whether any number is so large that integers might overflow."""
+    return any(
+        len(array) and float(np.abs(array.astype(np.float64)).max()) >= _SAFE for array in arrays
+    )
+
+
+def _doubles(sign: str, left: Any, right: Any) -> Any:
+    with np.errstate(all="ignore"):
+        result = _DOUBLES[sign](left, right)
+        return np.where(right == 0, np.nan, result) if sign in "/%" else result
+
+
+_DOUBLES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": np.fmod,
+}

@@ -1,0 +1,163 @@
+"""Evaluates expressions over columns: one pass over arrays tests many records.
+
+A query of a SOW topic tests every record against one filter. If a column is homogeneous, NumPy and
+Arrow test all rows at once; other tests are evaluated row by row with the function that
+`compile_message` makes, and only for rows that are still undecided. The results are the same.
+
+As there, logic needs no third value: a node has a mask of the rows for which it is true, and one of
+the rows for which it is false; rows in neither are NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from server.expressions.backends.column_numbers import numbers
+from server.expressions.backends.column_tests import test
+from server.expressions.backends.columns import Column, Indexes, Mask, TextColumn, column_of
+from server.expressions.backends.compile_message import Predicate, compile_filter, compile_value
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Functions
+from server.expressions.message_context import NO_CONTEXT, MessageContext
+from server.expressions.regex.budget import Effort
+from server.expressions.tree import And, Expr, Identifier, Not, Or, Slot, slots
+from server.message_types.base import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records to evaluate.
+
+    Attributes:
+        columns: one for each slot of the layout, all of one length.
+        length: number of rows; there may be no columns.
+        contexts: one for each row, or None if only the fields are known.
+    """
+
+    columns: Sequence[Column]
+    length: int
+    contexts: Sequence[MessageContext] | None = None
+
+    def take(self, rows: Indexes) -> Rows:
+        """Return some of the rows."""
+        contexts = None if self.contexts is None else [self.contexts[row] for row in rows]
+        return Rows([column.take(rows) for column in self.columns], len(rows), contexts)
+
+    def each(self) -> list[tuple[tuple[Value, ...], MessageContext]]:
+        """Return the rows one by one: values and context."""
+        values: list[tuple[Value, ...]] = [()] * self.length
+        if self.columns:
+            values = list(zip(*(column.to_values() for column in self.columns), strict=True))
+        return list(zip(values, self.contexts or [NO_CONTEXT] * self.length, strict=True))
+
+
+class ColumnFilter:
+    """A filter over columns."""
+
+    def __init__(
+        self,
+        expr: Expr,
+        functions: Functions = BUILTINS,
+        layout: Sequence[Slot] | None = None,
+        effort: Effort | None = None,
+    ) -> None:
+        """Prepare a filter.
+
+        Args:
+            expr: the tree.
+            functions: implementations of the functions that it calls.
+            layout: the contents of the columns; by default `slots(expr)`.
+            effort: counts long searches; the filter raises TooCostlyError when it is used up.
+        """
+        self._effort = effort
+        self._expr = expr
+        self._functions = functions
+        self._layout = layout or slots(expr)
+        self._places = {slot: place for place, slot in enumerate(self._layout)}
+        self._predicates: dict[Expr, Predicate] = {}
+
+    def __call__(self, rows: Rows) -> Mask:
+        """Return the mask of the rows that match."""
+        return self._mask(self._expr, rows, wanted=True)
+
+    def _mask(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask:
+        """Return the mask of the rows where a node is true, or of those where it is false."""
+        if isinstance(node, Not):
+            return self._mask(node.operand, rows, wanted=not wanted)
+        if isinstance(node, And | Or):
+            return self._logic(node, rows, wanted=wanted)
+        found = self._at_once(node, rows, wanted=wanted)
+        return self._row_by_row(node, rows, wanted=wanted) if found is None else found
+
+    def _logic(self, node: And | Or, rows: Rows, *, wanted: bool) -> Mask:
+        """Evaluate AND or OR, vectorized operands first.
+
+        An AND is true where all operands are, false where any is; an OR the other way round.
+        """
+        needs_all = isinstance(node, And) == wanted
+        mask = np.full(rows.length, needs_all)
+        slow: list[Expr] = []
+        for operand in node.operands:
+            found = self._at_once(operand, rows, wanted=wanted)
+            if found is None:
+                slow.append(operand)
+            elif needs_all:
+                mask &= found
+            else:
+                mask |= found
+        for operand in slow:
+            undecided = np.flatnonzero(mask == needs_all)
+            if len(undecided) == 0:
+                break
+            few = rows if len(undecided) == rows.length else rows.take(undecided)
+            mask[undecided] = self._mask(operand, few, wanted=wanted)
+        return mask
+
+    def _at_once(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask | None:
+        return test(node, lambda field: self._column(field, rows), rows.length, wanted=wanted)
+
+    def _column(self, field: Identifier, rows: Rows) -> Column:
+        return rows.columns[self._places[field.reference]]
+
+    def _row_by_row(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask:
+        asked = node if wanted else Not(node)
+        predicate = self._predicates.get(asked)
+        if predicate is None:
+            predicate = compile_filter(asked, self._functions, self._layout, self._effort)
+            self._predicates[asked] = predicate
+        return np.array([predicate(values, context) for values, context in rows.each()], np.bool_)
+
+
+class ColumnValue:
+    """An expression over columns, for its values."""
+
+    def __init__(
+        self, expr: Expr, functions: Functions = BUILTINS, layout: Sequence[Slot] | None = None
+    ) -> None:
+        """Prepare an expression.
+
+        Args:
+            expr: the tree.
+            functions: implementations of the functions that it calls.
+            layout: the contents of the columns; by default `slots(expr)`.
+        """
+        self._expr = expr
+        layout = layout or slots(expr)
+        self._places = {slot: place for place, slot in enumerate(layout)}
+        self._evaluate = compile_value(expr, functions, layout)
+
+    def __call__(self, rows: Rows) -> Column:
+        """Return the value for every row."""
+        at_once = numbers(
+            self._expr, lambda field: rows.columns[self._places[field.reference]], rows.length
+        )
+        if at_once is not None:
+            return at_once
+        if isinstance(self._expr, Identifier):
+            column = rows.columns[self._places[self._expr.reference]]
+            if isinstance(column, TextColumn):
+                return column
+        return column_of([self._evaluate(values, context) for values, context in rows.each()])

@@ -1,0 +1,241 @@
+"""Compiles expressions over one message at a time, each to one generated Python function.
+
+The function takes the tuple of values that an extractor reads, one for each slot of the expression,
+and the message's context:
+
+    predicate = compile_filter(parse("/qty > 3 AND /sym = 'IBM'"))
+    predicate((5, "IBM"))        # True
+
+    def make(k0, k1):
+        def expression(v, m=NO_CONTEXT): return (
+            (x0 > k0 if type(x0 := v[0]) is int or type(x0) is float else greater(x0, k0) is True)
+            and (x1 == k1 if type(x1 := v[1]) is str else equal(x1, k1) is True))
+        return expression
+
+    make(3, 'IBM')
+
+A filter need not distinguish false from NULL, which avoids three-valued logic on the hottest path.
+`true` writes a test of "this is true", `false` one of "this is false". In SQL-92's logic an AND is
+true if all its operands are true and false if any is false, an OR the other way round, and a NOT is
+true if its operand is false. So a whole tree of logic becomes Python's `and` and `or`, with their
+short circuits, over tests of comparisons. `value` writes a node's value, three-valued for a truth.
+
+`source` assembles the text, `message_tests` writes comparisons; here are logic and values, and the
+tables of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from server.expressions import semantics
+from server.expressions.backends import message_tests as tests
+from server.expressions.backends.python_source import Source, Writers
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Functions, Parameter
+from server.expressions.message_context import MessageContext
+from server.expressions.regex.budget import Effort
+from server.expressions.regex.patterns import compile_pattern
+from server.expressions.tree import (
+    Affix,
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    Inferred,
+    IsNan,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    Pattern,
+    Reference,
+    Slot,
+    slots,
+)
+from server.message_types.base import Value
+
+
+class Predicate(Protocol):
+    """A compiled filter."""
+
+    def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> bool:
+        """Return whether a message matches: the expression is true, neither false nor NULL."""
+
+
+class TupleEvaluator(Protocol):
+    """Several compiled values."""
+
+    def __call__(
+        self, values: tuple[Value, ...], context: MessageContext = ..., /
+    ) -> tuple[Value, ...]:
+        """Return the values for a message, each as an `Evaluator` returns it."""
+
+
+class Evaluator(Protocol):
+    """A compiled value."""
+
+    def __call__(self, values: tuple[Value, ...], context: MessageContext = ..., /) -> Value:
+        """Return the value for a message: a scalar, NULL for the empty text; NaN is a double."""
+
+
+def compile_filter(
+    expr: Expr,
+    functions: Functions = BUILTINS,
+    layout: Sequence[Slot] | Mapping[Reference, int] | None = None,
+    effort: Effort | None = None,
+) -> Predicate:
+    """Compile a filter.
+
+    Args:
+        expr: the tree.
+        functions: implementations of the functions that it calls.
+        layout: the contents of the tuple of values, in order or with places; by default
+            `slots(expr)`. Filters that share an extractor share its layout.
+        effort: counts long searches; the filter raises TooCostlyError when it is used up.
+
+    Raises:
+        KeyError: the layout lacks a slot of the expression.
+    """
+    source = Source(functions, layout or slots(expr), _WRITERS, effort)
+    predicate: Predicate = source.compiled(source.true(expr))
+    return predicate
+
+
+def compile_value(
+    expr: Expr, functions: Functions = BUILTINS, layout: Sequence[Slot] | None = None
+) -> Evaluator:
+    """Compile an expression for its value, as projections, enrichment and priorities need it.
+
+    Aggregates are slots of their own: the caller maintains them and passes their results.
+
+    Args:
+        expr: the tree.
+        functions: implementations of the functions that it calls.
+        layout: the contents of the tuple of values; by default `slots(expr)`.
+
+    Raises:
+        KeyError: the layout lacks a slot of the expression.
+    """
+    source = Source(functions, layout or slots(expr), _WRITERS)
+    evaluator: Evaluator = source.compiled(source.scalar(expr))
+    return evaluator
+
+
+def compile_values(
+    exprs: Sequence[Expr], functions: Functions, layout: Sequence[Slot]
+) -> TupleEvaluator:
+    """Compile several expressions over one layout to one function. See `compile_value`."""
+    source = Source(functions, layout, _WRITERS)
+    evaluator: TupleEvaluator = source.compiled(
+        f"({''.join(f'{source.scalar(e)}, ' for e in exprs)})"
+    )
+    return evaluator
+
+
+def _joined(operator: str, tests: Iterable[str]) -> str:
+    return f"({operator.join(tests)})"
+
+
+def _logic_value(
+    w: Source, node: And | Or, *, operation: Callable[[Iterable[semantics.Truth]], semantics.Truth]
+) -> str:
+    truths = ", ".join(map(w.truth, node.operands))
+    return f"{w.name(operation)}(({truths},))"
+
+
+def _arithmetic_value(w: Source, node: Arithmetic) -> str:
+    operation = w.name(semantics.OPERATIONS[node.operator])
+    return f"{operation}({w.value(node.left)}, {w.value(node.right)})"
+
+
+def _true_call(w: Source, node: Call) -> str:
+    if node.name == "IF":
+        return _conditional(w, node, w.true)
+    return f"({w.truth(node)} is True)"
+
+
+def _false_call(w: Source, node: Call) -> str:
+    if node.name == "IF":
+        return _conditional(w, node, w.false)
+    return f"({w.truth(node)} is False)"
+
+
+def _call_value(w: Source, node: Call) -> str:
+    if node.name == "IF":
+        return _conditional(w, node, w.scalar)
+    function = w.functions[node.name]
+    if function.reads is not None:
+        return f"m.{function.reads}"
+    arguments = ", ".join(
+        _argument(w, argument, function.parameter(index))
+        for index, argument in enumerate(node.arguments)
+    )
+    return f"{w.constant(function.bind(len(node.arguments)))}({arguments})"
+
+
+def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
+    """Return source for IF; only the needed branch is evaluated, a NULL condition is not true."""
+    condition, then, otherwise = node.arguments
+    return f"({branch(then)} if {w.true(condition)} else {branch(otherwise)})"
+
+
+def _argument(w: Source, node: Expr, parameter: Parameter | None) -> str:
+    if isinstance(node, Pattern):
+        return w.constant(compile_pattern(node, effort=w.effort))
+    return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
+
+
+_WRITERS: Final = Writers(
+    true={
+        Not: lambda w, node: w.false(node.operand),
+        And: lambda w, node: _joined(" and ", map(w.true, node.operands)),
+        Or: lambda w, node: _joined(" or ", map(w.true, node.operands)),
+        Comparison: partial(tests.comparison, wanted=True),
+        Between: partial(tests.between, wanted=True),
+        In: partial(tests.is_in, wanted=True),
+        Like: partial(tests.like, wanted=True),
+        Affix: tests.affix,
+        IsNull: partial(tests.null, wanted=True),
+        Call: _true_call,
+    },
+    false={
+        Not: lambda w, node: w.true(node.operand),
+        And: lambda w, node: _joined(" or ", map(w.false, node.operands)),
+        Or: lambda w, node: _joined(" and ", map(w.false, node.operands)),
+        Comparison: partial(tests.comparison, wanted=False),
+        Between: partial(tests.between, wanted=False),
+        In: partial(tests.is_in, wanted=False),
+        Like: partial(tests.like, wanted=False),
+        IsNull: partial(tests.null, wanted=False),
+        Call: _false_call,
+    },
+    value={
+        Literal: lambda w, node: w.constant(node.value),
+        Identifier: lambda w, node: w.slot(node),
+        Aggregate: lambda w, node: w.slot(node),
+        Inferred: lambda w, node: f"{w.name(semantics.inferred)}({w.value(node.operand)})",
+        Negate: lambda w, node: f"{w.name(semantics.negate)}({w.value(node.operand)})",
+        Arithmetic: _arithmetic_value,
+        Comparison: tests.comparison_value,
+        Between: tests.between_value,
+        In: tests.in_value,
+        Like: tests.like_value,
+        Affix: tests.affix_value,
+        IsNull: tests.null_value,
+        IsNan: tests.nan_value,
+        Not: lambda w, node: f"{w.name(semantics.negation)}({w.truth(node.operand)})",
+        And: partial(_logic_value, operation=semantics.all_true),
+        Or: partial(_logic_value, operation=semantics.any_true),
+        Call: _call_value,
+    },
+)

@@ -1,0 +1,184 @@
+"""Generates the Python source of one compiled expression.
+
+Constants are arguments of the function that wraps the source. So expressions that differ only by
+their constants have one source, which Python compiles once; each then takes the memory of a
+function and its constants, and none for code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.functions.registry import Functions
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.regex.budget import Effort
+from server.expressions.tree import (
+    Affix,
+    Aggregate,
+    And,
+    Between,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNan,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Reference,
+    Slot,
+)
+
+_INLINE_DEPTH: Final = 20
+"""Levels of the tree in one function: Python limits the nesting depth of parentheses."""
+
+_LONGEST_KEPT: Final = 2_000
+"""Maximum length of a cached source, in characters, for expressions that differ by constants."""
+
+_LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And, Or)
+"""Nodes with a truth as their value: true, false or None."""
+
+
+class Writers(NamedTuple):
+    """The writers of each kind of node, by the question that the source answers.
+
+    Attributes:
+        true: is it true? By default, is the truth of its value true?
+        false: is it false? By default, is the truth of its value false?
+        value: which value does it have?
+    """
+
+    true: Mapping[type[Expr], Writer]
+    false: Mapping[type[Expr], Writer]
+    value: Mapping[type[Expr], Writer]
+
+
+class Source:
+    """Writes source text for nodes, and collects the objects that it names, and helper functions.
+
+    Attributes:
+        functions: implementations of the functions that the expression calls.
+        effort: counts long searches; None to leave them uncounted.
+    """
+
+    def __init__(
+        self,
+        functions: Functions,
+        layout: Sequence[Slot] | Mapping[Reference, int],
+        writers: Writers,
+        effort: Effort | None = None,
+    ) -> None:
+        self.functions = functions
+        self.effort = effort
+        self._writers = writers
+        self._places: Mapping[Any, int] = (
+            layout
+            if isinstance(layout, Mapping)
+            else {slot: place for place, slot in enumerate(layout)}
+        )
+        self._shared: dict[Hashable, str] = {}
+        self._constants: list[object] = []
+        self._helpers: list[str] = []
+        self._depth = 0
+
+    def compiled(self, body: str) -> Any:
+        """Compile a function of values `v` and context `m` that returns the value of `body`."""
+        self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
+        names = ", ".join(map("k{}".format, range(len(self._constants))))
+        source = f"def make({names}):\n{''.join(self._helpers)} return expression\n"
+        make = _made if len(source) <= _LONGEST_KEPT else _make
+        return make(source, tuple(self._shared))(*self._constants)
+
+    def true(self, node: Expr) -> str:
+        """Return source of a bool: is the node true?"""
+        return self._write(self._writers.true, node, _value_is_true)
+
+    def false(self, node: Expr) -> str:
+        """Return source of a bool: is the node false?"""
+        return self._write(self._writers.false, node, _value_is_false)
+
+    def value(self, node: Expr) -> str:
+        """Return source of the node's value."""
+        return self._write(self._writers.value, node, None)
+
+    def truth(self, node: Expr) -> str:
+        """Return source of the node's truth: True, False or None."""
+        if isinstance(node, _LOGICAL):
+            return self.value(node)
+        return f"{self.name(semantics.truth)}({self.value(node)})"
+
+    def scalar(self, node: Expr) -> str:
+        """Return source of the node's scalar: an array's first element, None for the empty text."""
+        if isinstance(node, _LOGICAL):
+            return self.value(node)
+        if isinstance(node, Literal):
+            return self.constant(None if node.value == "" else node.value)
+        return f"{self.name(semantics.first)}({self.value(node)})"
+
+    def name(self, shared: Hashable) -> str:
+        """Return a name in the source for an object that expressions share."""
+        return self._shared.setdefault(shared, f"s{len(self._shared)}")
+
+    def constant(self, own: object) -> str:
+        """Return a name in the source for a constant of this expression alone."""
+        self._constants.append(own)
+        return f"k{len(self._constants) - 1}"
+
+    def slot(self, node: Identifier | Aggregate) -> str:
+        """Return source that reads a field or the result of an aggregate."""
+        slot: Slot = node.reference if isinstance(node, Identifier) else node
+        return f"v[{self._places[slot]}]"
+
+    def local(self, node: Identifier) -> tuple[str, str]:
+        """Return source that reads a field into a local variable, and the variable's name."""
+        place = self._places[node.reference]
+        return f"(x{place} := v[{place}])", f"x{place}"
+
+    def _write(
+        self, writers: Mapping[type[Expr], Writer], node: Expr, otherwise: Writer | None
+    ) -> str:
+        writer = writers.get(type(node), otherwise)
+        if writer is None:
+            raise TypeError(f"a {type(node).__name__} has no value of its own")
+        outside = self._depth
+        if outside < _INLINE_DEPTH:
+            self._depth = outside + 1
+            source = writer(self, node)
+        else:
+            self._depth = 0
+            source = self._helper(writer(self, node))
+        self._depth = outside
+        return source
+
+    def _helper(self, source: str) -> str:
+        name = f"part{len(self._helpers)}"
+        self._helpers.append(f" def {name}(v, m): return {source}\n")
+        return f"{name}(v, m)"
+
+
+def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
+    """Return the factory that a source defines: it takes the constants and returns the function."""
+    names: dict[str, Any] = {f"s{number}": thing for number, thing in enumerate(shared)}
+    # The source consists of our own templates only; fields enter it as indexes.
+    exec(source, names)  # noqa: S102  # see above
+    made: Callable[..., Any] = names.pop("make")  # else its globals would refer back to it: a cycle
+    return made
+
+
+_made: Final = lru_cache(maxsize=1024)(_make)
+
+Writer: TypeAlias = Callable[[Source, Any], str]
+"""Writes the source for one kind of node."""
+
+
+def _value_is_true(w: Source, node: Expr) -> str:
+    return f"({w.name(semantics.truth)}({w.value(node)}) is True)"
+
+
+def _value_is_false(w: Source, node: Expr) -> str:
+    return f"({w.name(semantics.truth)}({w.value(node)}) is False)"

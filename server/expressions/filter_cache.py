@@ -1,0 +1,172 @@
+"""A cache of parsed filters, like prepared statements: clients repeat filters with other constants.
+
+The tree of a filter follows from its *form*, the text without its numbers and strings, once a
+filter of the same form has been parsed: `/symbol = 'IBM'` differs from `/symbol = 'AAPL'` by a
+literal of the tree. A form is cached if only literals depend on the constants. The parser inspects
+patterns and the arguments of functions, so filters with those are cached as whole texts only.
+
+One regular expression cuts out the constants. It reads strings correctly in texts without
+backslashes and double quotes: there a string ends at the next quote, with any characters in it. The
+tree proves that they are constants, and not parts of a name or a pattern: its literals must have
+their positions and values. The rest of the text is the same for all texts of a form, and parses the
+same way; integers, doubles and texts make different forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from server.expressions.context_rules import Kind
+from server.expressions.functions.registry import Functions
+from server.expressions.parser import SizeLimits, parse
+from server.expressions.tree import (
+    And,
+    Between,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    walk,
+)
+
+_LONGEST: Final = 256
+"""Maximum length of a cached filter, in characters."""
+_KEPT: Final = 2048
+"""Maximum number of cached forms, and of texts; some 10 MB at most."""
+
+_CONSTANT: Final = re.compile(
+    r"('[^']*'|(?<![\w./:@\[\]-])-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?![\w./:\[-]))"
+)
+"""A string, or a number that a double holds exactly enough to be read in two ways."""
+
+_REPLACEABLE: Final = And | Or | Not | Comparison | Between | In | IsNull | Identifier | Literal
+
+_Constant: TypeAlias = int | float | str
+_Build: TypeAlias = Callable[[Sequence[_Constant]], Expr]
+"""Builds a tree from the constants of its text."""
+
+
+class FilterParser:
+    """Parses filters as `parse` does, and caches forms and texts.
+
+    Args:
+        functions: the functions that filters may call.
+        limits: size limits of a filter. See `parse`.
+
+    Attributes:
+        limits: see above.
+    """
+
+    def __init__(self, functions: Functions, limits: SizeLimits | None = None) -> None:
+        self.limits: Final = limits
+        self._functions: Final = functions
+        self._forms: dict[Hashable, _Build] = {}
+        self._parse: Final = lru_cache(maxsize=_KEPT)(self._parse_anew)
+
+    def parse(self, text: str) -> Expr:
+        """Parse a filter, or build its tree from the cache.
+
+        Raises:
+            ExpressionError: the text is no filter.
+        """
+        if len(text) > _LONGEST:
+            return self._parse_anew(text)
+        if "\\" in text or '"' in text:
+            return self._parse(text)
+        if text.count("'") == 2:  # fast path: the string may be the text's only constant
+            before, string, after = text.split("'")
+            build = self._forms.get((before, after, str))
+            if build is not None:
+                return build((string,))
+        pieces = _CONSTANT.split(text)
+        if len(pieces) == 1:
+            return self._parse(text)
+        constants = [_value(piece) for piece in pieces[1::2]]
+        form = *pieces[::2], *map(type, constants)
+        build = self._forms.get(form)
+        if build is not None:
+            return build(constants)
+        expr = self._parse(text)
+        places = _places(pieces)
+        if _literals_stand_at(places, constants, expr):
+            if len(self._forms) == _KEPT:
+                self._forms.clear()
+            self._forms[form] = _builder(expr, places)
+        return expr
+
+    def _parse_anew(self, text: str) -> Expr:
+        return parse(text, Kind.FILTER, self._functions, self.limits)
+
+
+def _value(constant: str) -> _Constant:
+    """Return the value of a constant."""
+    if constant[0] == "'":
+        return constant[1:-1]
+    return float(constant) if "." in constant else int(constant)
+
+
+def _places(pieces: Sequence[str]) -> Mapping[int, int]:
+    """Return constants by their positions in a text; every other piece is a constant."""
+    places: dict[int, int] = {}
+    position = 0
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            places[position] = number // 2
+        position += len(piece)
+    return places
+
+
+def _literals_stand_at(
+    places: Mapping[int, int], constants: Sequence[_Constant], expr: Expr
+) -> bool:
+    """Return whether the tree has a literal for each constant, and depends on them in no other way.
+
+    The literal must have the position and the value of the constant.
+    """
+    nodes = list(walk(expr))
+    if not all(isinstance(node, _REPLACEABLE) for node in nodes):
+        return False
+    found = [node for node in nodes if isinstance(node, Literal) and node.position in places]
+    return sorted(node.position for node in found) == list(places) and all(
+        node == Literal(constants[places[node.position]]) for node in found
+    )
+
+
+def _builder(like: Expr, places: Mapping[int, int]) -> _Build:
+    """Return a function that builds trees like this one, with other constants at some positions."""
+    match like:
+        case Literal(position=position) if position in places:
+            place = places[position]
+            return lambda given: Literal(given[place])
+        case Comparison(operator, Identifier() as field, Literal(position=position)) if (
+            position in places
+        ):
+            place = places[position]
+            return lambda given: Comparison(operator, field, Literal(given[place]))
+        case Comparison(operator, left, right):
+            makes_left, makes_right = _builder(left, places), _builder(right, places)
+            return lambda given: Comparison(operator, makes_left(given), makes_right(given))
+        case Between(operand, low, high):
+            makes = [_builder(part, places) for part in (operand, low, high)]
+            return lambda given: Between(*[make(given) for make in makes])
+        case And(operands) | Or(operands):
+            kind, makes = type(like), [_builder(operand, places) for operand in operands]
+            return lambda given: kind(tuple([make(given) for make in makes]))
+        case In(operand, items):
+            make_operand, makes = (
+                _builder(operand, places),
+                [_builder(one, places) for one in items],
+            )
+            return lambda given: In(make_operand(given), tuple([make(given) for make in makes]))
+        case Not(operand):
+            make_operand = _builder(operand, places)
+            return lambda given: Not(make_operand(given))
+        case _:
+            return lambda _: like

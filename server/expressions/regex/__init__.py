@@ -1,0 +1,1 @@
+"""Regular expressions: matching in bounded time."""

@@ -1,0 +1,362 @@
+"""Regular expressions: PCRE2, unanchored, over bytes.
+
+Texts are matched as their UTF-8 bytes, since the language is not Unicode aware. A pattern without
+metacharacters needs no engine: a substring search returns the same result at a tenth of the cost.
+
+The work of a search is limited, so that no pattern can stop the server. PCRE2 limits the steps for
+each position at which a match may begin, not those of the whole search; so the limit per position
+decreases with the length of the text. A search that reaches it is retried with the thorough form of
+the pattern: a prefix that skips characters makes all positions one, with one limit for all. That
+form does without the JIT compiler, whose stack is small. A search that reaches the limit of this
+form, too, counts as no match.
+
+A step may be long: `a*+`, `.*` and back references scan the whole rest of the text, and PCRE2
+counts that once. So the product is limited, steps times the length of the text; and long texts are
+searched piece by piece (server/expressions/regex/bounded_search.py).
+
+Most searches need far less. So the first attempt is brief; if that is not enough, the search is a
+long one and is charged to the allowed effort (server/expressions/regex/budget.py).
+
+Source: AMPS User Guide, LIKE Operator; Regular Expressions; Raw Strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+import pcre2
+
+from config_schema.regex import compiled, limit_error
+from server.expressions.concat import LONGEST_TEXT
+from server.expressions.errors import ExpressionError
+from server.expressions.regex.bounded_search import (
+    LONG,
+    OF_THE_WHOLE,
+    Attempt,
+    GivenUpError,
+    LongTexts,
+    is_bounded,
+)
+from server.expressions.regex.budget import Effort, searches_in
+from server.expressions.tree import Expr, Pattern, walk
+from server.util.encoding import from_octets, to_octets
+
+Matcher: TypeAlias = Callable[[str], bool | None]
+
+_GIVEN_UP: Final = (pcre2.LibraryError, GivenUpError)
+_DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
+
+_BRIEF_SEARCH: Final = 6
+_QUICK_SEARCH: Final = 7
+_BRIEF_DECISION: Final = 4
+_QUICK_DECISION: Final = 5
+"""Decimal digits of the step limit of a search in machine code, all positions together."""
+
+_SCANNED: Final = 10_000_000
+_SCANNED_THOROUGHLY: Final = 10_000_000
+"""Bytes of the text that a search may scan, if each of its steps scans all of it."""
+
+_THOROUGH_STEPS: Final = 500_000
+BRIEF_STEPS: Final = 100_000
+"""Enough for texts as short as names; a search that needs more ends within some milliseconds."""
+_THOROUGH_SEARCHES: Final = 4
+"""Limit of the searches of one REGEXP_REPLACE that may need the thorough form."""
+
+_MOST_MATCHES: Final = 1_000_000
+"""Limit of the matches that REGEXP_REPLACE replaces."""
+
+_LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
+
+
+class PatternRefused(ValueError):
+    """A pattern cannot be used. The message states the reason."""
+
+
+class Regex:
+    """A compiled pattern.
+
+    Args:
+        source: the pattern.
+        steps: step limit of a thorough search.
+        effort: counts long searches; None to leave them uncounted.
+
+    The methods raise TooCostlyError if a search is long and the effort is used up.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_effort",
+        "_is_bounded",
+        "_long_texts",
+        "_quick",
+        "_source",
+        "_steps",
+        "_thorough",
+    )
+
+    def __init__(self, source: bytes, steps: int, effort: Effort | None = None) -> None:
+        self._effort = effort
+        self._source = source
+        self._steps = steps
+        self._quick: dict[int, pcre2.Pattern] = {}
+        self._thorough: dict[int, pcre2.Pattern] = {}
+        self._long_texts: LongTexts | None = None
+        self._is_bounded = is_bounded(source)
+        self._quick_for(b"", _BRIEF_SEARCH)
+
+    def first(self, text: str) -> str | None:
+        """Return the first match within a text; None if there is none or a limit is reached."""
+        try:
+            match = self._search(to_octets(text))
+        except _GIVEN_UP:
+            return None
+        return None if match is None else from_octets(match[0])
+
+    def found(self, text: str) -> bool | None:
+        """Return whether there is a match anywhere in a text; None if a limit is reached."""
+        try:
+            return self._search(to_octets(text)) is not None
+        except _GIVEN_UP:
+            return None
+
+    def decide(self, text: str, effort: Effort) -> bool | None:
+        """Return whether there is a match anywhere in a name; None if a limit is reached.
+
+        Args:
+            text: the name, which is short.
+            effort: counts long searches, instead of the effort passed to the constructor.
+
+        Raises:
+            TooCostlyError: a long search is needed and the effort is used up.
+        """
+        octets = to_octets(text)
+        for size in (_BRIEF_DECISION, _QUICK_DECISION):
+            try:
+                return self._quick_for(octets, size).search(octets) is not None
+            except pcre2.LibraryError:
+                if size == _BRIEF_DECISION:
+                    effort.spend()
+        thorough = self._thorough_for(octets)
+        try:
+            return None if thorough is None else thorough.match(octets) is not None
+        except pcre2.LibraryError:
+            return None
+
+    def replace(self, text: str, replacement: bytes) -> str | None:
+        """Return a text with every match replaced, literally; None if it would be too long.
+
+        A text whose search reaches its limit is returned unchanged.
+        """
+        octets = to_octets(text)
+        parts: list[bytes] = []
+        end, room, matches = 0, LONGEST_TEXT - len(octets), _MOST_MATCHES
+        try:
+            for match in self._matches(octets):
+                parts += (octets[end : match.start()], replacement)
+                end = match.end()
+                room -= len(replacement)
+                matches -= 1
+                if room < 0 or not matches:
+                    return None
+        except _GIVEN_UP:
+            return text
+        parts.append(octets[end:])
+        return from_octets(b"".join(parts))
+
+    def _search(self, octets: bytes) -> pcre2.Match | None:
+        """Return the first match, or None.
+
+        Raises:
+            pcre2.LibraryError, GivenUpError: a limit is reached.
+        """
+        try:
+            if self._is_at_once(octets):
+                return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
+            return self._search_long(Attempt(octets, hurried=self._is_hurried(octets)), 0)
+        except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
+            self._spend(octets)
+        return self._search_thoroughly(octets, 0)
+
+    def _spend(self, octets: bytes) -> None:
+        if self._effort is not None:
+            self._effort.spend(searches_in(len(octets)))
+
+    def _is_hurried(self, octets: bytes) -> bool:
+        return self._effort is not None and self._effort.left < searches_in(len(octets))
+
+    def _is_at_once(self, octets: bytes) -> bool:
+        return len(octets) < LONG or self._is_bounded
+
+    def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
+        if not self._is_at_once(octets):
+            return self._search_long(Attempt(octets, thorough=True), start)
+        thorough = self._thorough_for(octets)
+        if thorough is None:
+            raise GivenUpError
+        return thorough.match(octets, start)
+
+    def _search_long(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+        if self._long_texts is None:
+            self._long_texts = LongTexts(self._source, _DEPTH)
+        return self._long_texts.search(attempt, start)
+
+    def _matches(self, octets: bytes) -> Iterator[pcre2.Match]:
+        """Return an iterator over all matches.
+
+        Raises:
+            pcre2.LibraryError, GivenUpError: too many searches reached their limit.
+        """
+        at_once = self._is_at_once(octets)
+        return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
+
+    def _matches_in_long(self, octets: bytes) -> Iterator[pcre2.Match]:
+        end, searches, attempt = 0, _THOROUGH_SEARCHES, Attempt(octets, matches=True)
+        while end <= len(octets):
+            try:
+                found = self._search_long(attempt, end)
+            except _GIVEN_UP:
+                self._spend(octets)
+                searches -= 1
+                if not searches:
+                    raise
+                found = self._search_long(Attempt(octets, thorough=True), end)
+            if found is None:
+                return
+            yield found
+            end = found.end() + (found.end() == found.start())
+
+    def _matches_at_once(self, octets: bytes) -> Iterator[pcre2.Match]:
+        end, searches, size = 0, _THOROUGH_SEARCHES, _BRIEF_SEARCH
+        while True:
+            try:
+                for match in self._quick_for(octets, size).finditer(octets, end):
+                    end = match.end()
+                    yield match
+            except pcre2.LibraryError:
+                if size == _BRIEF_SEARCH:
+                    size = _QUICK_SEARCH
+                    self._spend(octets)
+                    continue
+                found = self._search_thoroughly(octets, end)
+                searches -= 1
+                if found is None or found.end() == end or not searches:
+                    raise
+                end = found.end()
+                yield found
+            else:
+                return
+
+    def _quick_for(self, octets: bytes, size: int) -> pcre2.Pattern:
+        length = max(len(octets), 1)
+        digits = size - len(str(length))
+        if not self._is_bounded:
+            digits = min(digits, len(str(_SCANNED // length**2)) - 1)
+        digits = max(1, digits)
+        quick = self._quick.get(digits)
+        if quick is None:
+            limit = b"(*LIMIT_MATCH=%d)" % 10**digits
+            quick = self._quick[digits] = compiled(limit + _DEPTH + self._source)
+        return quick
+
+    def _thorough_for(self, octets: bytes) -> pcre2.Pattern | None:
+        most = self._steps
+        if not self._is_bounded:
+            most = min(most, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
+        if most not in self._thorough and not OF_THE_WHOLE.search(self._source):
+            limit = b"(*LIMIT_MATCH=%d)" % most
+            source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
+            try:
+                self._thorough[most] = pcre2.compile(source, jit=False)
+            except pcre2.PatternError:  # a comment at its end hides the parenthesis
+                return None
+        return self._thorough.get(most)
+
+
+def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = None) -> Regex:
+    """Compile a pattern.
+
+    Args:
+        pattern: the node.
+        text: the expression that it is part of, for the error.
+        effort: counts long searches.
+
+    Raises:
+        ExpressionError: PCRE2 does not accept the pattern, or the pattern sets limits.
+    """
+    try:
+        if pattern.quoted:
+            return _compile(_quoted(pattern.text))
+        return compile_regex(pattern.text, effort=effort)
+    except PatternRefused as refusal:
+        raise ExpressionError(str(refusal), pattern.position, text) from None
+
+
+def compile_regex(
+    pattern: str, steps: int = _THOROUGH_STEPS, effort: Effort | None = None
+) -> Regex:
+    """Compile a regular expression from an untrusted source, so that its searches end.
+
+    Args:
+        pattern: the expression.
+        steps: step limit of a thorough search.
+        effort: counts long searches.
+
+    Raises:
+        PatternRefused: PCRE2 does not accept the expression, or the expression sets limits.
+    """
+    problem = limit_error(pattern)
+    if problem is not None:
+        raise PatternRefused(problem)
+    return _compile(to_octets(pattern), steps, effort)
+
+
+def _quoted(text: str) -> bytes:
+    """Return the source of a pattern that matches a text literally."""
+    return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], to_octets(text))
+
+
+def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: Effort | None = None) -> Regex:
+    try:
+        return Regex(source, steps, effort)
+    except pcre2.PatternError as error:
+        reason = str(error).rpartition("; ")[2]
+        raise PatternRefused(f"not a regular expression that PCRE2 accepts: {reason}") from None
+
+
+def searches(expr: Expr) -> int:
+    """Return the number of patterns of an expression that need the regular expression engine."""
+    return sum(
+        not (node.quoted or _LITERAL.fullmatch(node.text))
+        for node in walk(expr)
+        if isinstance(node, Pattern)
+    )
+
+
+def matcher(pattern: Pattern, effort: Effort | None = None) -> Matcher:
+    """Return the test of LIKE: true if the pattern matches anywhere in a text, which is not empty.
+
+    Args:
+        pattern: the node.
+        effort: counts long searches; the test raises TooCostlyError when it is used up.
+    """
+    if pattern.quoted and pattern.text.isascii():
+        return _contains(pattern.text)
+    simple = _LITERAL.fullmatch(pattern.text)
+    if pattern.quoted or simple is None:
+        return compile_pattern(pattern, effort=effort).found
+    start, literal, end = simple.groups()
+    if start and end:
+        endings = (literal, literal + "\n")
+        return lambda text: text in endings
+    if start:
+        return lambda text: text.startswith(literal)
+    if end:  # the end, or before a newline that is the last character
+        endings = (literal, literal + "\n")
+        return lambda text: text.endswith(endings)
+    return _contains(literal)
+
+
+def _contains(literal: str) -> Matcher:
+    return lambda text: literal in text

@@ -1,5 +1,0 @@
-"""Replication, served: the replication state of an instance, and its links with other instances.
-
-`server/replication` decides; this package adds a log, a clock and links. `Replication` lives as
-long as the instance; links come and go. Sockets are in `server/transports`.
-"""

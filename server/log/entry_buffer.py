@@ -1,0 +1,139 @@
+"""The buffer of entries that are logged but not yet written, shared by loggers and the writer.
+
+Loggers append to a list; the writer takes the whole list and leaves an empty one. Both happen
+under a lock that is held for a few instructions, so no logger ever waits for a device. The backlog
+is bounded by entries and by bytes; entries that do not fit are counted, per group of targets, and
+the counts are passed on with the next list, so that those targets can report the loss.
+"""
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Final, TypeAlias
+
+from server.log.catalogue import Message
+from server.log.targets.base import Target
+
+Entry: TypeAlias = tuple[Message, tuple[Target, ...], int, int, dict[str, object]]
+"""Message, the targets that want it, nanoseconds since the epoch, thread number, fields."""
+
+MAX_ENTRIES: Final = 65_536
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+class RequestKind(Enum):
+    """Requests to the targets, besides entries to write."""
+
+    FLUSH = auto()
+    ROTATE = auto()
+    ALLOW_ROTATION = auto()
+    CLOSE = auto()
+
+
+class Request:
+    """A request to the targets, executed after everything logged before it.
+
+    Attributes:
+        done: set when all targets have executed it.
+    """
+
+    __slots__ = ("_lock", "_unfinished", "done", "kind")
+
+    def __init__(self, kind: RequestKind, targets: Sequence[Target]) -> None:
+        """Start with all of `targets` unfinished."""
+        self.kind = kind
+        self.done = threading.Event()
+        self._lock = threading.Lock()
+        self._unfinished = list(targets)
+        if not targets:
+            self.done.set()
+
+    @property
+    def unfinished(self) -> Sequence[Target]:
+        """The targets that have not executed it yet."""
+        with self._lock:
+            return tuple(self._unfinished)
+
+    def finish(self, target: Target) -> None:
+        """Record that a target has executed it."""
+        with self._lock:
+            self._unfinished.remove(target)
+            if not self._unfinished:
+                self.done.set()
+
+
+Item: TypeAlias = Entry | Request
+Dropped: TypeAlias = Counter[tuple[Target, ...]]
+
+
+class Backlog:
+    """A bounded list of entries, swapped whole.
+
+    Args:
+        max_entries: limit of the entries in it.
+        max_bytes: limit of the bytes of text in their fields.
+    """
+
+    __slots__ = (
+        "_bell",
+        "_dropped",
+        "_is_asked",
+        "_items",
+        "_lock",
+        "_max_bytes",
+        "_max_entries",
+        "_waiting",
+    )
+
+    def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
+        """Start empty."""
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._items: list[Item] = []
+        self._waiting = 0
+        self._dropped: Dropped = Counter()
+        # Reentrant, because a signal handler may log during another put.
+        self._lock = threading.RLock()
+        # Holds one item for each time that the list became non-empty.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_asked = threading.Event()  # set if there is a request
+
+    def put(self, entry: Entry) -> None:
+        """Append an entry, or count it as dropped if the backlog is full. Never waits."""
+        size = 0
+        for value in entry[4].values():
+            if type(value) is bytes or type(value) is str:
+                size += len(value)
+        with self._lock:
+            if len(self._items) >= self._max_entries or self._waiting + size > self._max_bytes:
+                self._dropped[entry[1]] += 1
+                return
+            self._waiting += size
+            self._append(entry)
+
+    def ask(self, request: Request) -> None:
+        """Append a request; there is no limit for requests."""
+        with self._lock:
+            self._append(request)
+            self._is_asked.set()
+
+    def let_more_come(self, seconds: float) -> None:
+        """Wait for further entries to batch, at most `seconds`, or until there is a request."""
+        self._is_asked.wait(seconds)
+
+    def take(self) -> tuple[list[Item], Dropped]:
+        """Wait for an item, then return all items, and the counts of entries dropped meanwhile."""
+        self._bell.get()
+        with self._lock:
+            items, self._items = self._items, []
+            dropped, self._dropped = self._dropped, Counter()
+            self._waiting = 0
+            self._is_asked.clear()
+        return items, dropped
+
+    def _append(self, item: Item) -> None:
+        self._items.append(item)
+        if len(self._items) == 1:
+            self._bell.put(None)

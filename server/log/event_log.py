@@ -1,0 +1,172 @@
+"""The log of the server, as used by the rest of the server.
+
+Theory of operation. `emit` runs on the message path, so it does the minimum: one dictionary
+look-up determines whether any target wants the message; if so, the values, the time and the thread
+are appended to a bounded backlog (backlog.py). One thread (writer.py) renders them to lines: at
+once at low rates, some milliseconds later and in batches during a flood of entries. Each target has
+a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
+therefore costs its own log entries, never messages or the entries of other targets. The selection
+of each target is fixed by the configuration, so the look-up table is made once.
+
+Because lines are rendered later, by another thread, the values given to `emit` must not change any
+more: text, bytes, numbers, or immutable objects with a `__str__`.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from config_schema.problems import Problem, Severity
+from config_schema.spec import LogTargetSpec
+from server.log.catalogue import CATALOGUE, Message
+from server.log.entry_buffer import Backlog, Request, RequestKind
+from server.log.target_writer import complain
+from server.log.targets import Target, open_targets
+from server.log.targets.memory import MemoryTarget
+from server.log.targets.syslog import SOCKET
+from server.log.writer import Writer
+
+WAIT_SECONDS: Final = 5.0
+"""Timeout of flush() and close() for targets that accept no data."""
+
+PROBLEM_IDS: Final = {
+    Severity.ERROR: "00-0008",
+    Severity.WARNING: "00-0009",
+    Severity.INFO: "00-0010",
+}
+"""The ids of entries about problems in a configuration."""
+
+
+class EventLog:
+    """Writes messages of the catalogue to the targets of a configuration.
+
+    Safe to use from any thread. Make it after the process has detached from its terminal, not
+    before: its thread does not survive a fork.
+
+    Args:
+        targets: the configuration's logging targets; with none, nothing is ever logged.
+        instance_name: the identity of syslog targets without an Ident.
+        clock: nanoseconds since the epoch.
+        syslog_address: the path of the system logger's socket.
+        recent: keeps the last entries in memory; None to keep none.
+
+    Raises:
+        LogTargetError: a target is configured wrongly or its file cannot be opened.
+
+    Attributes:
+        targets: the targets, with their counters, in the order of the configuration.
+        recent: see above.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[LogTargetSpec],
+        instance_name: str,
+        clock: Callable[[], int] = time.time_ns,
+        *,
+        syslog_address: str = SOCKET,
+        recent: MemoryTarget | None = None,
+    ) -> None:
+        """Open the targets and start the writer."""
+        self.targets, remarks = open_targets(targets, instance_name, clock(), syslog_address)
+        self.recent: Final = recent
+        self._every = self.targets if recent is None else (*self.targets, recent)
+        self._clock = clock
+        self._routes = _routes(self._every)
+        self._backlog = Backlog()
+        self._thread_count = itertools.count(1)
+        self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
+        writer = Writer(self._backlog, self._every, clock, next(self._thread_count))
+        # A daemon thread, so that a program that ends without close() still ends.
+        self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
+        self._writer.start()
+        for remark in remarks:
+            self.emit_problem(remark)
+
+    def emit_problem(self, problem: Problem) -> None:
+        """Log a problem found in the configuration."""
+        self.emit(
+            PROBLEM_IDS[problem.severity],
+            location=problem.location,
+            element=problem.element,
+            problem=problem.message,
+            hint=problem.hint,
+        )
+
+    def emit(self, message_id: str, /, **fields: object) -> None:
+        """Log a message. Never waits, never raises.
+
+        Args:
+            message_id: an id of the catalogue.
+            **fields: the values for its text; a missing one is shown as `?`.
+        """
+        route = self._routes.get(message_id)
+        if route is not None:
+            ident = threading.get_ident()
+            thread = self._thread_numbers.get(ident) or self._number_thread(ident)
+            self._backlog.put((route[0], route[1], self._clock(), thread, fields))
+        elif message_id not in CATALOGUE:
+            self.emit("01-0002", id=message_id, fields=fields)
+
+    def enabled(self, message_id: str) -> bool:
+        """Return whether any target wants the message; check it before making costly values."""
+        return message_id in self._routes
+
+    def flush(self) -> bool:
+        """Wait until everything logged so far has been written.
+
+        Returns:
+            False if the targets did not accept all of it within `WAIT_SECONDS`.
+        """
+        return self._ask(RequestKind.FLUSH).done.wait(WAIT_SECONDS)
+
+    def allow_rotation(self) -> None:
+        """Let file targets rotate when files are full, which may truncate an earlier log.
+
+        Before the instance has started, files are only appended to: an accidental second start
+        must not truncate the log of the running instance, and a start after a crash must not
+        truncate the entries that explain the crash.
+        """
+        self._ask(RequestKind.ALLOW_ROTATION)
+
+    def rotate(self) -> None:
+        """Rotate file targets to their next file, after everything logged so far.
+
+        Does not wait; `flush` afterwards does.
+        Source: AMPS User Guide, Rotate Error/Event Log.
+        """
+        self._ask(RequestKind.ROTATE)
+
+    def close(self) -> None:
+        """Write everything logged so far and close the targets; later entries are ignored."""
+        self._routes = {}
+        request = self._ask(RequestKind.CLOSE)
+        if not request.done.wait(WAIT_SECONDS):
+            names = ", ".join(target.name for target in request.unfinished)
+            complain(
+                f"the log could not be written to its end within {WAIT_SECONDS:.0f} seconds, "
+                f"because these targets take no data: {names}"
+            )
+
+    def _ask(self, kind: RequestKind) -> Request:
+        if not self._writer.is_alive():
+            return Request(kind, ())  # closed: everything has been written
+        request = Request(kind, self._every)
+        self._backlog.ask(request)
+        return request
+
+    def _number_thread(self, ident: int) -> int:
+        """Number threads in the order in which they first log; the main thread is 1."""
+        return self._thread_numbers.setdefault(ident, next(self._thread_count))
+
+
+def _routes(targets: Sequence[Target]) -> dict[str, tuple[Message, tuple[Target, ...]]]:
+    """Return the messages that any target wants, by id, with those targets."""
+    routes: dict[str, tuple[Message, tuple[Target, ...]]] = {}
+    for message in CATALOGUE.values():
+        wanting = tuple(target for target in targets if message.id in target.wanted)
+        if wanting:
+            routes[message.id] = message, wanting
+    return routes

@@ -1,0 +1,77 @@
+"""The selection of the messages that a logging target writes.
+
+Logging is opt-in: a target writes the messages selected by its Level, Levels or IncludeErrors,
+without those named by ExcludeErrors. All of this is known when the instance starts, so it is
+computed once, for every id of the catalogue.
+
+Source: AMPS User Guide, Configuring Logging.
+"""
+
+import re
+from collections.abc import Iterator
+
+from config_schema.problems import Problems
+from config_schema.spec import LogTargetSpec
+from server.log.catalogue import CATALOGUE, matching
+from server.log.levels import Level, parse_level
+
+
+def select(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
+    """Return the ids of the messages that the target writes.
+
+    Unknown levels and invalid regular expressions are added to `problems` as errors, and lists that
+    match no message of this server as remarks.
+    """
+    lowest = Level.NONE
+    if spec.level is not None:
+        lowest = next(_levels(spec, "Level", (spec.level,), problems), Level.NONE)
+    levels = set(_levels(spec, "Levels", spec.levels, problems))
+    wanted = {
+        message.id
+        for message in CATALOGUE.values()
+        if message.level >= lowest or message.level in levels
+    }
+    wanted |= _named(spec, "IncludeErrors", spec.include_errors, problems)
+    wanted -= excluded(spec, problems)
+    return frozenset(wanted)
+
+
+def excluded(spec: LogTargetSpec, problems: Problems) -> frozenset[str]:
+    """Return the ids that ExcludeErrors excludes, which takes precedence over all selections."""
+    return _named(spec, "ExcludeErrors", spec.exclude_errors, problems)
+
+
+def _levels(
+    spec: LogTargetSpec, element: str, names: tuple[str, ...], problems: Problems
+) -> Iterator[Level]:
+    for name in names:
+        try:
+            yield parse_level(name)
+        except ValueError as problem:
+            problems.error(spec, f"Target/{element}", str(problem))
+
+
+def _named(
+    spec: LogTargetSpec, element: str, patterns: tuple[str, ...], problems: Problems
+) -> frozenset[str]:
+    ids: set[str] = set()
+    for pattern in patterns:
+        try:
+            found = {message.id for message in matching(pattern)}
+        except re.error as problem:
+            problems.error(
+                spec,
+                f"Target/{element}",
+                f"'{pattern}' is neither a message id nor a regular expression: {problem}",
+                "write ids like 00-0015, or expressions like 12-.*, separated by commas",
+            )
+            continue
+        if not found:
+            problems.info(
+                spec,
+                f"Target/{element}",
+                f"no message of this server has an id that matches '{pattern}'",
+                "ampserr lists the ids that there are",
+            )
+        ids |= found
+    return frozenset(ids)

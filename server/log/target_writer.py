@@ -1,0 +1,224 @@
+"""The thread of one log target, and the bounded queue of lines before it.
+
+A write to a pipe without a reader, to a stopped terminal or to a file on a hung disk blocks for as
+long as that lasts. So each target has a thread of its own: a stalled target loses its own entries
+when its queue is full, and delays nothing else. A failure is reported once, on standard error and
+in the other targets; when the target recovers, a line gives the number of entries that are missing
+before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from server.log.catalogue import CATALOGUE, Message
+from server.log.entry_buffer import MAX_BYTES, MAX_ENTRIES, Request, RequestKind
+from server.log.renderer import entry_logger
+from server.log.targets import Line, Target
+
+MISSING: Final = CATALOGUE["01-0001"]
+FAILED: Final = CATALOGUE["2C-0001"]
+
+BATCH_SIZE: Final = 256
+"""Maximum lines per write."""
+
+_STALLED: Final = "it takes no data, and its queue is full"
+
+
+@dataclass(slots=True)
+class _Batch:
+    lines: list[Line]
+    size: int
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Entries that did not fit into the queue at this place."""
+
+    entries: int
+
+
+_Item: TypeAlias = _Batch | _Gap | Request
+
+
+class TargetWriter:
+    """Writes one target on a thread of its own, which ends with a request to close.
+
+    Args:
+        target: the target; used by this writer only from now on.
+        clock: nanoseconds since the epoch, for entries about the target itself.
+        thread_number: the thread number of these entries.
+        report: called with this writer and an entry for the other targets, when this one fails.
+
+    Attributes:
+        target: the target.
+        is_failing: whether a reported failure persists.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        clock: Callable[[], int],
+        thread_number: int,
+        report: Callable[[TargetWriter, Line], None],
+    ) -> None:
+        self.target: Final = target
+        self.is_failing = False
+        self._clock = clock
+        self._thread_number = thread_number
+        self._report = report
+        self._logger = entry_logger()
+        self._missing = 0
+        self._queue: deque[_Item] = deque()
+        self._entries = 0  # in the queue, including the ones being written
+        self._bytes = 0
+        self._changed = threading.Condition()
+        # A daemon thread: a write that blocks must not keep the process from ending.
+        name = f"log target {target.name}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def put(self, lines: Sequence[Line]) -> None:
+        """Queue lines, or count the ones without room as lost. Never waits for the target."""
+        size = sum(len(line.text) for line in lines)
+        with self._changed:
+            fitting = lines
+            if not self._has_room(len(lines), size):
+                fitting = self._fitting(lines)
+                size = sum(len(line.text) for line in fitting)
+            if fitting:
+                self._append(fitting, size)
+            begins = self._skip(len(lines) - len(fitting))
+            self._changed.notify()
+        if begins:
+            self._fail(_STALLED)
+
+    def ask(self, request: Request) -> None:
+        """Queue a request; there is no limit for requests."""
+        with self._changed:
+            self._queue.append(request)
+            self._changed.notify()
+
+    def skip(self, entries: int) -> None:
+        """Count entries that are lost at this position of the queue."""
+        with self._changed:
+            self._skip(entries)
+            self._changed.notify()
+
+    def _has_room(self, entries: int, size: int) -> bool:
+        if self._queue and isinstance(self._queue[-1], _Gap):
+            # Hysteresis: a target that has lost entries gets more once half of its queue is
+            # written, so that a slow one has few gaps.
+            return self._entries <= MAX_ENTRIES // 2 and self._bytes <= MAX_BYTES // 2
+        return self._entries + entries <= MAX_ENTRIES and self._bytes + size <= MAX_BYTES
+
+    def _fitting(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """Return the longest prefix of the lines that there is room for."""
+        size = 0
+        for count, line in enumerate(lines):
+            size += len(line.text)
+            if not self._has_room(count + 1, size):
+                return lines[:count]
+        return lines
+
+    def _append(self, lines: Sequence[Line], size: int) -> None:
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, _Batch) and len(last.lines) + len(lines) <= BATCH_SIZE:
+            last.lines += lines
+            last.size += size
+        else:
+            self._queue.append(_Batch(list(lines), size))
+        self._entries += len(lines)
+        self._bytes += size
+
+    def _skip(self, entries: int) -> bool:
+        """Count lost entries; return whether a gap begins with them."""
+        if not entries:
+            return False
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, _Gap):
+            last.entries += entries
+            return False
+        self._queue.append(_Gap(entries))
+        return True
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            with self._changed:
+                while not self._queue:
+                    self._changed.wait()
+                item = self._queue.popleft()
+            if isinstance(item, Request):
+                is_open = self._carry_out(item)
+            elif isinstance(item, _Gap):
+                self._missing += item.entries
+                self._write([])
+            else:
+                self._write(item.lines)
+                with self._changed:
+                    self._entries -= len(item.lines)
+                    self._bytes -= item.size
+
+    def _carry_out(self, request: Request) -> bool:
+        """Execute a request; return whether the target is still open."""
+        is_open = True
+        if request.kind is RequestKind.CLOSE:
+            self._try(self.target.close)
+            is_open = False
+        elif request.kind is RequestKind.ALLOW_ROTATION:
+            self.target.rotates = True
+        elif request.kind is RequestKind.ROTATE:
+            self._try(partial(self.target.rotate, self._clock()))
+        request.finish(self.target)
+        return is_open
+
+    def _write(self, lines: Sequence[Line]) -> None:
+        missing, self._missing = self._missing, 0
+        notice: list[Line] = []
+        if missing and MISSING.id not in self.target.excluded:
+            notice = [self._own_line(MISSING, count=missing)]
+        written_before = self.target.entries_written
+        try:
+            self.target.write([*notice, *lines])
+        except OSError as problem:
+            written = self.target.entries_written - written_before
+            self._missing = len(notice) + len(lines) - written if written else missing + len(lines)
+            self._fail(problem.strerror or str(problem))
+        else:
+            self.is_failing = False
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as problem:
+            self._fail(problem.strerror or str(problem))
+
+    def _fail(self, reason: str) -> None:
+        """Report a failure of the target, once until it works again."""
+        if self.is_failing:
+            return
+        self.is_failing = True
+        target = self.target
+        complain(
+            f"{target.spec.location}: the log target {target.name} cannot be written: {reason}; "
+            "entries for it are dropped until it can be written again"
+        )
+        self._report(self, self._own_line(FAILED, target=target.name, reason=reason))
+
+    def _own_line(self, message: Message, **fields: object) -> Line:
+        entry = (message, (), self._clock(), self._thread_number, fields)
+        (line,) = self._logger.lines([entry])
+        return line
+
+
+def complain(sentence: str) -> None:
+    """Print a problem of the log itself on standard error."""
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
+        print(f"ampServer: {sentence}", file=sys.stderr, flush=True)

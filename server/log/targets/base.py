@@ -1,0 +1,77 @@
+"""The interface of all logging targets."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from config_schema.problems import Problems
+from config_schema.spec import LogTargetSpec
+from server.log.levels import Level
+from server.log.target_filter import excluded, select
+
+
+class Line(NamedTuple):
+    """One entry as written.
+
+    Attributes:
+        text: the entry in UTF-8 with its line end; it may contain further line ends.
+        level: its level.
+        nanoseconds: the time when it was logged, since the epoch.
+    """
+
+    text: bytes
+    level: Level
+    nanoseconds: int
+
+
+class Target(ABC):
+    """A destination of log entries. Used by its writer's thread only, once it is built.
+
+    Attributes:
+        spec: the configuration of the target.
+        wanted: the ids of the messages that it writes.
+        excluded: the ids that it must not write.
+        bytes_written: since the start, before compression.
+        entries_written: since the start.
+        rotates: whether it may rotate to the next file of the sequence when one is full.
+    """
+
+    def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
+        """Compute the selection of the target; mistakes in it are added to `problems`."""
+        self.spec = spec
+        self.wanted = select(spec, problems)
+        self.excluded = excluded(spec, problems)
+        self.bytes_written = 0
+        self.entries_written = 0
+        self.rotates = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the target in messages for operators."""
+
+    @abstractmethod
+    def write(self, lines: Sequence[Line]) -> None:
+        """Write entries in their order and count them.
+
+        Raises:
+            OSError: the rest could not be written; `entries_written` counts the written ones.
+        """
+
+    def rotate(self, nanoseconds: int) -> None:  # noqa: B027  targets without files have nothing to rotate
+        """Rotate to the next file of the sequence, named after the given time.
+
+        Raises:
+            OSError: the next file cannot be opened.
+        """
+
+    def close(self) -> None:  # noqa: B027  the console has nothing to close
+        """Write all pending data and close the file or socket.
+
+        Raises:
+            OSError: some data could not be written.
+        """
+
+    def _account(self, lines: Sequence[Line]) -> None:
+        self.entries_written += len(lines)
+        self.bytes_written += sum(len(line.text) for line in lines)

@@ -1,0 +1,93 @@
+"""The last entries of the log, kept in memory for clients that follow it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from config_schema.problems import Problems
+from config_schema.spec import LogTargetSpec
+from server.log.targets.base import Line, Target
+
+MOST_ENTRIES: Final = 1_000
+"""Maximum entries kept."""
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Maximum bytes of text kept; a single larger entry is kept alone."""
+
+
+class Kept(NamedTuple):
+    """An entry in memory.
+
+    Attributes:
+        number: the number of the entry since the start, from 1.
+        line: the entry.
+    """
+
+    number: int
+    line: Line
+
+
+class MemoryTarget(Target):
+    """Keeps the last entries of the level `info` and above.
+
+    The writer's thread appends entries; other threads read them and are notified of new ones.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        spec = LogTargetSpec.plain("stdout", "info")
+        super().__init__(spec, Problems())
+        self._lock = threading.Lock()
+        self._kept: deque[Kept] = deque()
+        self._size = 0
+        self._followers: set[Callable[[], None]] = set()
+
+    @property
+    def name(self) -> str:
+        """A fixed name, since it is in no configuration."""
+        return "memory"
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """See `Target.write`."""
+        with self._lock:
+            for number, line in enumerate(lines, self.entries_written + 1):
+                self._kept.append(Kept(number, line))
+                self._size += len(line.text)
+            self._account(lines)
+            while len(self._kept) > MOST_ENTRIES or (
+                self._size > MOST_BYTES and len(self._kept) > 1
+            ):
+                self._size -= len(self._kept.popleft().line.text)
+            followers = tuple(self._followers)
+        for tell in followers:
+            tell()
+
+    def since(self, number: int) -> list[Kept]:
+        """Return the entries after one, as far as they are kept.
+
+        Args:
+            number: of the entry; 0 for all.
+        """
+        with self._lock:
+            return [kept for kept in self._kept if kept.number > number]
+
+    def follow(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Register a callback for new entries.
+
+        Args:
+            tell: called on the writer's thread; it must not block.
+
+        Returns:
+            A function that removes the callback.
+        """
+        with self._lock:
+            self._followers.add(tell)
+
+        def stop() -> None:
+            with self._lock:
+                self._followers.discard(tell)
+
+        return stop

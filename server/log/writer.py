@@ -1,0 +1,98 @@
+"""The thread that renders log entries to lines and queues them for the threads of the targets.
+
+It takes the whole backlog at a time, renders each entry once, and queues the line for every target
+that wants it. The targets' own threads write the lines (target_writer.py), so this thread never
+waits for a device.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from server.log.entry_buffer import Backlog, Entry, Item, Request, RequestKind
+from server.log.renderer import entry_logger
+from server.log.target_writer import BATCH_SIZE, FAILED, TargetWriter
+from server.log.targets import Line, Target
+
+_MANY: Final = 8
+"""Entries taken at once from which on the writer pauses, to get larger batches."""
+_PAUSE_SECONDS: Final = 0.005
+"""Length of the pause. Each wake-up of the writer takes the GIL from the message path, and each
+write wakes the watchers of the directory: in a flood, that costs more than the entries."""
+
+
+class Writer:
+    """The work of the writer's thread.
+
+    Args:
+        backlog: the source of entries.
+        targets: all targets.
+        clock: nanoseconds since the epoch, for entries about the targets themselves.
+        thread: the thread number of these entries.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        targets: Sequence[Target],
+        clock: Callable[[], int],
+        thread: int,
+    ) -> None:
+        """Start the threads of the targets, which end with a request to close."""
+        self._backlog = backlog
+        self._logger = entry_logger()
+        self._writers = {
+            target: TargetWriter(target, clock, thread, self._report) for target in targets
+        }
+
+    def run(self) -> None:
+        """Distribute entries and requests until a request to close has been distributed."""
+        is_open = True
+        while is_open:
+            items, dropped = self._backlog.take()
+            is_open = self._work_through(items)
+            for targets, count in dropped.items():
+                for target in targets:
+                    self._writers[target].skip(count)
+            if len(items) >= _MANY and is_open:
+                self._backlog.let_more_come(_PAUSE_SECONDS)
+
+    def _work_through(self, items: Sequence[Item]) -> bool:
+        """Distribute the entries and requests, up to a request to close.
+
+        Returns:
+            False after a request to close.
+        """
+        entries: list[Entry] = []
+        for item in items:
+            if not isinstance(item, Request):
+                entries.append(item)
+                if len(entries) == BATCH_SIZE:
+                    self._hand_out(entries)
+                    entries = []
+                continue
+            self._hand_out(entries)
+            entries = []
+            for writer in self._writers.values():
+                writer.ask(item)
+            if item.kind is RequestKind.CLOSE:
+                return False
+        self._hand_out(entries)
+        return True
+
+    def _hand_out(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        wanted: dict[Target, list[Line]] = {target: [] for target in self._writers}
+        for entry, line in zip(entries, self._logger.lines(entries), strict=True):
+            for target in entry[1]:
+                wanted[target].append(line)
+        for target, lines in wanted.items():
+            if lines:
+                self._writers[target].put(lines)
+
+    def _report(self, failed: TargetWriter, line: Line) -> None:
+        """Report the failure of a target to the other targets."""
+        for writer in self._writers.values():
+            wants = FAILED.id in writer.target.wanted
+            if writer is not failed and wants and not writer.is_failing:
+                writer.put([line])

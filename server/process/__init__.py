@@ -1,0 +1,1 @@
+"""The process: memory, garbage collection, watched files, the supervisor, minidumps."""

@@ -1,0 +1,125 @@
+"""Queues: competing consumers over the transaction log.
+
+This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in
+the journal; the core identifies messages by their txids and bookmarks, and reads bodies only
+through the `Matching` that it is given. Timestamps are arguments, in microseconds since 1970, as in
+the journal.
+
+Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
+as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;
+its *seat* is its state in one queue. A *lease* assigns messages to a consumer until a deadline. A
+*source* supplies consumers that have the same filter, a *scan* finds messages for sources. A
+*barrier* blocks the messages after it until all messages before it have left the queue.
+
+Integration
+-----------
+
+    queue = Queue(settings_of(spec), matching=make_matching, owner=instance_name)
+
+Messages. When entries of an underlying topic are applied (in log order, once stored), and their
+bodies match the queue's Filter, `queue.ledger.enqueue(txids, times, client, sequences, details)`
+appends a batch of one publisher. Pass `details` only if there are any: a queue without expressions
+gets none, and no body is parsed. Cache recent bodies by txid, and read the others from the journal.
+
+Consumers. Create a `Consumer(name, client, requested)` per subscription, and call
+`queue.attach(consumer, filter)` for every queue that it matches; then `consumer.limit` is the
+effective backlog for the ack. When a subscription is replaced: `consumer.request(n)`, and `attach`
+again with the new filter (leases stay); `retire` at queues that the new topic does not match.
+`detach` on unsubscribe and disconnect. A filter is any hashable value that `Matching` understands,
+equal for equal filters; filters that differ by user (entitlement) must not be equal. A `Matching`
+is created per scan: a `FilterSet` does it.
+
+Delivery. After every possible change, and at `queue.next_moment`, call `queue.deliver(now)`, once
+per scheduling round of the engine rather than once per message. Each delivery that it returns
+batches many messages. While `queue.is_behind`, call again soon, between other work. When `Matching`
+raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
+
+Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
+way, delay)` applies it. For acknowledgements by key or filter, find the places (`inspection`) and
+call `acknowledge_places`. `extend` prolongs leases. The result lists refusals with their reasons.
+
+The journal. After every call that may change state, record the events of `queue.take_events()`, in
+that order and before any later event; `encode(event)` is the body. Under at-most-once, no message
+that `deliver` returned may be sent before its `Sent` event is stored; likewise a `persisted` ack
+for an acknowledgement waits for its event. For each message, an `Expired` event has the data that
+actions and dead letters need. Recovery: `restore_deferred`, `ledger.enqueue` and `replay` entries
+in log order from `oldest_txid` on, `finish_recovery(now)`. Leases end with the process: all
+messages that were not acknowledged are delivered again.
+
+TargetQueueDepth. While `queue.ledger.wanted`, read that many messages of the queue from the log,
+from `ledger.resume_txid` on, and pass them to `ledger.admit`.
+
+Between instances. If several instances share a queue, each of them has all messages, and delivers
+those that it owns. See `sharing`, which asks other instances for messages and hands messages on.
+
+Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our extensions: order per
+key, delays of cancelled messages, counts that survive restarts, extension of leases.
+"""
+
+from server.queues.core.acknowledgement import AckResult, Way
+from server.queues.core.bookmark_index import parse_marks
+from server.queues.core.consumers import Consumer
+from server.queues.core.counts import Counters
+from server.queues.core.details import Details
+from server.queues.core.events import (
+    Acked,
+    Cancelled,
+    Deferred,
+    Departure,
+    Event,
+    Expired,
+    Leased,
+    Mark,
+    Released,
+    Sent,
+    Transferred,
+    Within,
+    decode,
+    decode_within,
+    encode,
+)
+from server.queues.core.message_state import Watcher
+from server.queues.core.ownership_transfer import Said, Sharing
+from server.queues.core.peer_messages import MOST_ASKED, Answer, Ask, Word, decode_word, encode_word
+from server.queues.core.queue import Delivery, Queue
+from server.queues.core.settings import QueueSettings, settings_of
+from server.queues.core.sources import Matching, UnmatchedError
+
+__all__ = [
+    "MOST_ASKED",
+    "AckResult",
+    "Acked",
+    "Answer",
+    "Ask",
+    "Cancelled",
+    "Consumer",
+    "Counters",
+    "Deferred",
+    "Delivery",
+    "Departure",
+    "Details",
+    "Event",
+    "Expired",
+    "Leased",
+    "Mark",
+    "Matching",
+    "Queue",
+    "QueueSettings",
+    "Released",
+    "Said",
+    "Sent",
+    "Sharing",
+    "Transferred",
+    "UnmatchedError",
+    "Watcher",
+    "Way",
+    "Within",
+    "Word",
+    "decode",
+    "decode_within",
+    "decode_word",
+    "encode",
+    "encode_word",
+    "parse_marks",
+    "settings_of",
+]

@@ -1,0 +1,241 @@
+"""Acknowledgements: messages leave the queue, are returned to it, or are expired.
+
+Source: AMPS User Guide, Acknowledging Messages. Our extensions: delays of cancelled messages,
+extension of leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from server.queues.core.bulk_ack import acknowledge_leased
+from server.queues.core.consumers import Seat
+from server.queues.core.events import FORCED_EXPIRE, Acked, Cancelled, Deferred, Mark
+from server.queues.core.message_state import Ledger
+from server.queues.core.states import BARRIER, GONE, LEASED, SENT
+
+
+class Way(Enum):
+    """The outcome that an acknowledgement reports for a message."""
+
+    DONE = "done"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+
+
+@dataclass(slots=True)
+class AckResult:
+    """The result of an acknowledgement.
+
+    Attributes:
+        done: number of messages that it took effect on, deferred ones not included.
+        deferred: bookmarks of messages that have not arrived; retained until they do.
+        refused: bookmarks that it had no effect on, each with the reason as text.
+    """
+
+    done: int = 0
+    deferred: list[Mark] = field(default_factory=list)
+    refused: list[tuple[Mark, str]] = field(default_factory=list)
+
+
+HAS_LEFT: Final = "the message has left the queue"
+NOT_LEASED: Final = "the message is not leased"
+LEASED_ELSEWHERE: Final = "the message is leased to another client"
+IS_BARRIER: Final = "the message is a barrier, which needs no acknowledgement"
+NOT_HERE: Final = "the message is not in the queue"
+
+
+class Acknowledging:
+    """Applies acknowledgements to the messages of one queue.
+
+    Args:
+        ledger: the messages of the queue.
+        is_to_come: tells whether a message that is not here may still arrive.
+    """
+
+    def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
+        self._ledger: Final = ledger
+        self._settings: Final = ledger.settings
+        self._is_to_come: Final = is_to_come
+
+    def acknowledge(
+        self,
+        marks: Sequence[Mark],
+        now: int,
+        client: Hashable = None,
+        way: Way = Way.DONE,
+        delay: int | None = None,
+    ) -> AckResult:
+        """Acknowledge messages by their bookmarks.
+
+        Args:
+            marks: the bookmarks.
+            now: the current time.
+            client: the client that acknowledges; None for the server itself, which is unrestricted.
+            way: whether the messages are done, cancelled or expired.
+            delay: microseconds before cancelled messages are available again; None for the delay
+                that the queue is configured with.
+        """
+        result = AckResult()
+        entries = self._ledger.entries
+        places: list[int] = []
+        if not self._settings.keyed and (way is Way.DONE or self._settings.at_most_once):
+            holder = client if self._settings.strict else None
+            done, marks = acknowledge_leased(self._ledger, marks, holder, now)
+            result.done = len(done)
+            if done and not self._settings.at_most_once:
+                self._ledger.events.append(Acked(now, done))
+        for mark in marks:
+            place = entries.find(mark)
+            if place is not None and entries.state(place) != GONE:
+                places.append(place)
+            elif way is Way.DONE and self._is_to_come(mark):
+                result.deferred.append(mark)
+            else:
+                result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
+        if result.deferred:
+            self._ledger.deferred.add(result.deferred, now)
+            self._ledger.events.append(Deferred(now, result.deferred))
+        if places:
+            self._acknowledge(places, now, client, way, delay, result)
+        self._ledger.flush(now)
+        return result
+
+    def acknowledge_places(
+        self,
+        places: Iterable[int],
+        now: int,
+        client: Hashable = None,
+        way: Way = Way.DONE,
+        delay: int | None = None,
+    ) -> AckResult:
+        """Acknowledge messages that were found by key or filter. See `acknowledge`.
+
+        Call it in batches for many messages: each call appends one event to the journal.
+        """
+        result = AckResult()
+        entries = self._ledger.entries
+        there = [place for place in places if entries.state(place) not in (GONE, SENT)]
+        self._acknowledge(there, now, client, way, delay, result)
+        self._ledger.flush(now)
+        return result
+
+    def refusal(self, place: int, client: Hashable) -> str | None:
+        """Return why a client cannot acknowledge a message of the queue; None if it can."""
+        state = self._ledger.entries.state(place)
+        if state in (GONE, SENT):
+            return HAS_LEFT
+        return self._refusal(place, state, client, Way.DONE)
+
+    def _acknowledge(
+        self,
+        places: Iterable[int],
+        now: int,
+        client: Hashable,
+        way: Way,
+        delay: int | None,
+        result: AckResult,
+    ) -> None:
+        ledger = self._ledger
+        entries = ledger.entries
+        if self._settings.at_most_once:
+            way = Way.DONE
+        done: list[Mark] = []
+        kept: list[tuple[Mark, int, int]] = []
+        for place in dict.fromkeys(places):
+            state, mark = entries.state(place), entries.mark(place)
+            if state == GONE:  # it expired when the one before it left
+                continue
+            reason = self._refusal(place, state, client, way)
+            if reason is not None:
+                result.refused.append((mark, reason))
+                continue
+            result.done += 1
+            if way is Way.EXPIRE:
+                self._expire(place)
+            elif way is Way.CANCEL:
+                cancels, until, is_kept = self._cancel(place, now, delay)
+                if is_kept:
+                    kept.append((mark, cancels, until))
+            else:
+                self._finish(place)
+                if state != SENT:
+                    done.append(mark)
+        if done:
+            ledger.events.append(Acked(now, done))
+        if kept:
+            ledger.counters.cancelled += len(kept)
+            marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
+            ledger.events.append(Cancelled(now, marks, counts, moments))
+
+    def _refusal(self, place: int, state: int, client: Hashable, way: Way) -> str | None:
+        """Return why an acknowledgement has no effect on a message; None if it has one."""
+        if state == BARRIER:
+            return IS_BARRIER
+        if self._settings.strict and state == LEASED and client is not None:
+            lease = self._ledger.leases.by_place[place]
+            if lease.seat.consumer.client != client:
+                return LEASED_ELSEWHERE
+        if way is Way.CANCEL and state != LEASED:
+            return NOT_LEASED
+        return None
+
+    def _finish(self, place: int) -> None:
+        """Remove an acknowledged message."""
+        self._ledger.end_lease(place)
+        self._ledger.remove(place)
+        self._ledger.counters.acknowledged += 1
+
+    def _expire(self, place: int) -> None:
+        """Expire a message at the request of a client."""
+        lease = self._ledger.end_lease(place)
+        if lease is not None:
+            attempts = self._ledger.attempt(place)
+            attempts.deliveries += 1
+            attempts.last_consumer = lease.seat.consumer.name
+        self._ledger.expire(place, (FORCED_EXPIRE,))
+
+    def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
+        """Return a leased message to the queue.
+
+        Returns:
+            The number of its cancels, the time from which it may be delivered again, and whether
+            it is still in the queue.
+        """
+        ledger = self._ledger
+        lease = ledger.leases.by_place[place]
+        ledger.end_lease(place)
+        cancels = ledger.attempt(place).cancels + 1
+        until = now + (self._settings.retry_after(cancels) if delay is None else delay)
+        return cancels, until, ledger.give_back(place, lease, now, until)
+
+    def extend(
+        self, marks: Iterable[Mark], until: int, now: int, client: Hashable = None
+    ) -> AckResult:
+        """Change the end of leases.
+
+        Args:
+            marks: bookmarks of leased messages.
+            until: the new end, in microseconds since 1970.
+            now: the current time.
+            client: the client that asks; it can extend only its own leases. None for the server.
+        """
+        result = AckResult()
+        ledger = self._ledger
+        extended: dict[Seat, list[int]] = {}
+        for mark in marks:
+            place = ledger.entries.find(mark)
+            lease = None if place is None else ledger.leases.by_place.get(place)
+            if place is None or lease is None or lease.until is None:
+                result.refused.append((mark, NOT_LEASED))
+            elif client is not None and lease.seat.consumer.client != client:
+                result.refused.append((mark, LEASED_ELSEWHERE))
+            else:
+                extended.setdefault(lease.seat, []).append(place)
+        for seat, places in extended.items():
+            ledger.leases.renew(seat, now, until, places)
+            result.done += len(places)
+        return result

@@ -1,0 +1,198 @@
+"""Index of bookmarks: sequence numbers to places, per publisher.
+
+Theory of operation. The log appends a publisher's messages in the order of its sequence numbers,
+and a queue appends them in log order. So two ascending arrays per publisher, sequences and places,
+are an index that stays sorted by appending. Most publishers number their messages without gaps, so
+the first guess is the position that the number would have then, counted from the end; a binary
+search finds the others. A number that is not ascending goes into a separate dictionary.
+
+Entries that have left the queue stay in the arrays until they are the larger part.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Final
+
+from server.queues.core.events import Mark
+
+NOWHERE: Final = -1
+"""The place of no message."""
+
+_SOME: Final = 1024
+_MARK: Final = re.compile(r"\s*(\d{1,20})\|(\d{1,20})\|[0-9TZ.]*\s*", re.ASCII)
+_CLIENT: Final = re.compile(r"(\d{1,20})\|", re.ASCII)
+_PAIR: Final = re.compile(r"(\d+)\|(\d+)\|", re.ASCII)
+_LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.ASCII)
+"""The usual form of lists, which is parsed in one step."""
+_LARGEST: Final = 2**64 - 1
+
+
+class Publisher:
+    """The entries of one publisher.
+
+    Attributes:
+        client: its client hash.
+        number: identifies the publisher in columns.
+        gone: entries that have left the queue and are still in the arrays.
+        bearable: limit of these before `tidy` is called.
+        last: the highest sequence number that has arrived here, -1 if there is none.
+    """
+
+    __slots__ = (
+        "_places",
+        "_sequences",
+        "_strays",
+        "bearable",
+        "client",
+        "gone",
+        "last",
+        "number",
+    )
+
+    def __init__(self, client: int, number: int) -> None:
+        self.client = client
+        self.number = number
+        self.last = -1
+        self._sequences = array("Q")
+        self._places = array("Q")
+        self._strays: dict[int, int] = {}
+        self.gone = 0
+        self.bearable = _SOME
+
+    @property
+    def is_idle(self) -> bool:
+        """True if none of its entries is in the queue."""
+        return self.gone >= len(self._sequences) + len(self._strays)
+
+    def extend(self, sequences: Sequence[int], first_place: int) -> None:
+        """Append entries at consecutive places."""
+        if sequences[0] <= self.last or not _rises(sequences):
+            self._take_singly(sequences, first_place)
+            return
+        self._sequences.extend(sequences)
+        self._places.extend(range(first_place, first_place + len(sequences)))
+        self.last = sequences[-1]
+
+    def _take_singly(self, sequences: Sequence[int], first_place: int) -> None:
+        for place, sequence in enumerate(sequences, first_place):
+            if sequence > self.last:
+                self._sequences.append(sequence)
+                self._places.append(place)
+                self.last = sequence
+            else:
+                self._strays[sequence] = place
+
+    def find(self, sequence: int) -> int | None:
+        """Return the place of a message, which may have left the queue; None if there is none."""
+        sequences = self._sequences
+        if sequences:
+            guess = len(sequences) - 1 - (self.last - sequence)
+            if 0 <= guess < len(sequences) and sequences[guess] == sequence:
+                return self._places[guess]
+            if sequence <= _LARGEST:
+                found = bisect_left(sequences, sequence)
+                if found < len(sequences) and sequences[found] == sequence:
+                    return self._places[found]
+        return self._strays.get(sequence) if self._strays else None
+
+    def find_all(self, sequences: list[int]) -> Sequence[int]:
+        """Return the places of several messages, NOWHERE for missing ones.
+
+        They are a range if they are consecutive.
+        """
+        own, places = self._sequences, self._places
+        ahead = len(own) - 1 - self.last  # index of a number minus the number, without gaps
+        first, last = min(sequences), max(sequences)
+        if (
+            first + ahead < 0
+            or last > self.last
+            or own[first + ahead] != first
+            or own[last + ahead] != last  # otherwise there is no gap between, as numbers ascend
+        ):
+            found = map(self.find, sequences)
+            return [NOWHERE if place is None else place for place in found]
+        shift = places[first + ahead] - first
+        if places[last + ahead] != last + shift:
+            return [places[sequence + ahead] for sequence in sequences]
+        alike = range(first, last + 1)
+        if len(sequences) == len(alike) and sequences == list(alike):
+            return range(first + shift, last + 1 + shift)
+        return [sequence + shift for sequence in sequences]
+
+    def tidy(self, is_there: Callable[[int], bool], oldest: int) -> None:
+        """Drop the entries that have left the queue, if they are the larger part.
+
+        Args:
+            is_there: tells whether the message at a place has not left.
+            oldest: all messages at places before it have left; these are the majority.
+        """
+        before = bisect_left(self._places, oldest)
+        del self._sequences[:before], self._places[:before]
+        self.gone -= before
+        size = len(self._sequences) + len(self._strays)
+        if 2 * self.gone > size:
+            kept = [index for index, place in enumerate(self._places) if is_there(place)]
+            self._sequences = array("Q", map(self._sequences.__getitem__, kept))
+            self._places = array("Q", map(self._places.__getitem__, kept))
+            self._strays = {
+                sequence: place for sequence, place in self._strays.items() if is_there(place)
+            }
+            self.gone = 0
+            size = len(kept) + len(self._strays)
+        self.bearable = max(size // 2, _SOME)
+
+
+def _rises(sequences: Sequence[int]) -> bool:
+    if isinstance(sequences, range):
+        return sequences.step > 0
+    return all(map(int.__lt__, sequences, sequences[1:]))
+
+
+def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
+    """Parse a list of bookmarks, `client|sequence|`, separated by commas.
+
+    Returns:
+        The bookmarks, and the malformed parts.
+    """
+    first = _CLIENT.match(text)
+    if first is not None and text[-1] == "|" and text.isascii():  # perhaps all of one publisher
+        numbers = text[first.end() : -1].split("|," + first[0])
+        client = int(first[1])
+        if "".join(numbers).isdigit() and "" not in numbers and client <= _LARGEST:
+            sequences = list(map(int, numbers))
+            if max(sequences) <= _LARGEST:
+                return list(zip(repeat(client), sequences, strict=False)), []
+    if _LIST.fullmatch(text) is not None:
+        pairs = _PAIR.findall(text)
+        clients = {client: int(client) for client in {client for client, _ in pairs}}
+        if max(clients.values()) <= _LARGEST:
+            return [(clients[client], int(sequence)) for client, sequence in pairs], []
+    return _parse_singly(text)
+
+
+def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
+    marks: list[Mark] = []
+    malformed: list[str] = []
+    for part in text.split(","):
+        match = _MARK.fullmatch(part)
+        if match is not None:
+            client, sequence = int(match[1]), int(match[2])
+            if client <= _LARGEST and sequence <= _LARGEST:
+                marks.append((client, sequence))
+                continue
+        if part.strip() or not text.strip():
+            malformed.append(part.strip())
+    return marks, malformed
+
+
+def repeated(marks: Sequence[Mark]) -> list[Mark]:
+    """Return the duplicates: each occurrence of a bookmark after its first."""
+    left = Counter(marks)
+    left.subtract(set(marks))
+    return list(left.elements())

@@ -1,0 +1,114 @@
+"""Batch acknowledgement of leased messages.
+
+Nearly all acknowledgements are of consecutive messages of one publisher that one consumer has, so
+these are processed in batches where possible.
+
+Source: AMPS User Guide, Acknowledging Messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from server.queues.core.bookmark_index import Publisher, repeated
+from server.queues.core.consumers import Seat
+from server.queues.core.events import Mark
+from server.queues.core.leases import Lease
+from server.queues.core.message_state import Ledger
+from server.queues.core.states import LEASED, SENT
+
+_CLIENT: Final = itemgetter(0)
+_SEQUENCE: Final = itemgetter(1)
+"""The publisher of a bookmark, and its sequence number."""
+
+
+def acknowledge_leased(
+    ledger: Ledger, marks: Sequence[Mark], holder: Hashable, now: int
+) -> tuple[list[Mark], list[Mark]]:
+    """Acknowledge messages that consumers hold and that need no other processing.
+
+    Args:
+        ledger: the messages of the queue.
+        marks: the bookmarks.
+        holder: the client that must have them, None for any.
+        now: the current time.
+
+    Returns:
+        The bookmarks of messages that have left the queue, and those that need the slow path.
+    """
+    done: list[Mark] = []
+    others: list[Mark] = []
+    for alike in _by_publisher(marks):
+        publisher = ledger.entries.publisher(alike[0][0])
+        if publisher is None:
+            others += alike
+        else:
+            others += _of_one_publisher(ledger, publisher, alike, holder, now, done)
+    return done, others
+
+
+def _of_one_publisher(
+    ledger: Ledger,
+    publisher: Publisher,
+    marks: Sequence[Mark],
+    holder: Hashable,
+    now: int,
+    done: list[Mark],
+) -> list[Mark]:
+    """Acknowledge messages of one publisher; append to `done`, return the other bookmarks."""
+    others: list[Mark] = []
+    sequences = list(map(_SEQUENCE, marks))
+    if len(set(sequences)) < len(sequences):
+        others += repeated(marks)
+        marks = list(dict.fromkeys(marks))
+        sequences = list(map(_SEQUENCE, marks))
+    places = publisher.find_all(sequences)
+    leases = ledger.leases.of(places)
+    start = 0
+    for seat, count in _seats(leases):
+        stop = start + count
+        if seat is None or (holder is not None and seat.consumer.client != holder):
+            others += marks[start:stop]
+        else:
+            _finish(ledger, seat, publisher, places[start:stop], now)
+            done += marks[start:stop]
+        start = stop
+    return others
+
+
+def _finish(
+    ledger: Ledger, seat: Seat, publisher: Publisher, places: Sequence[int], now: int
+) -> None:
+    """Remove messages of one publisher that one consumer has."""
+    count = len(places)
+    state = SENT if ledger.settings.at_most_once else LEASED
+    ledger.leases.end_all(places, now)
+    ledger.entries.remove_all(places, publisher, state)
+    seat.held.difference_update(places)
+    seat.consumer.outstanding -= count
+    ledger.freed.add(seat.consumer)
+    ledger.counters.acknowledged += count
+    ledger.forget_attempts(places)
+
+
+def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+    """Yield runs of bookmarks that have the same publisher."""
+    clients = list(map(_CLIENT, marks))
+    if marks and clients.count(clients[0]) == len(clients):  # nearly always
+        yield marks
+        return
+    for _, alike in groupby(marks, _CLIENT):
+        yield list(alike)
+
+
+def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
+    """Yield runs of leases that have the same seat: the seat, and the length of the run."""
+    one = leases[0]
+    if one is not None and leases.count(one) == len(leases):  # nearly always
+        yield one.seat, len(leases)
+        return
+    for seat, alike in groupby(None if lease is None else lease.seat for lease in leases):
+        yield seat, len(list(alike))

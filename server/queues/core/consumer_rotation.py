@@ -1,0 +1,142 @@
+"""Fairness models: the choice of the next consumer of a source.
+
+Theory of operation. Every model has a key; the consumer with the least key is next:
+
+    fast           the order in which they subscribed: the first that has room
+    round-robin    the turn in which they had their last message
+    proportional   messages held / backlog; ties are broken by the order in which they subscribed
+
+A heap has entries of all consumers with room, by their current keys. A seat refers to its current
+entry; its other entries in the heap are stale, and are dropped when they reach the top. After a
+change of its key or room, `look_again` must be called, which pushes a new entry.
+
+Source: AMPS User Guide, Delivery Fairness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, Literal
+
+from server.queues.core.consumers import Entry, Seat
+
+_SOME: Final = 64
+
+
+def _fast(_seat: Seat) -> float:
+    return 0
+
+
+def _round_robin(seat: Seat) -> float:
+    return seat.served
+
+
+def _proportional(seat: Seat) -> float:
+    return seat.consumer.outstanding / seat.consumer.limit
+
+
+MODELS: Final[dict[Literal["fast", "round-robin", "proportional"], Callable[[Seat], float]]] = {
+    "fast": _fast,
+    "round-robin": _round_robin,
+    "proportional": _proportional,
+}
+
+
+class Rota:
+    """The consumers of one source, in the order of a fairness model.
+
+    Args:
+        key: the key function of the model.
+    """
+
+    __slots__ = ("_fresh", "_heap", "_key")
+
+    def __init__(self, key: Callable[[Seat], float]) -> None:
+        self._key = key
+        self._heap: list[Entry] = []
+        self._fresh = 0  # entries after the last removal of stale ones
+
+    def look_again(self, seat: Seat) -> None:
+        """Update the entry of a consumer after a change of its key or room."""
+        consumer = seat.consumer
+        if consumer.outstanding >= consumer.allowance:
+            seat.entry = None
+            return
+        seat.entry = (self._key(seat), seat.order, seat)
+        if len(self._heap) == 1 and self._heap[0][2] is seat:
+            self._heap[0] = seat.entry
+            return
+        heappush(self._heap, seat.entry)
+        if len(self._heap) > 2 * self._fresh + _SOME:
+            self._heap = [entry for entry in self._heap if entry[2].entry is entry]
+            heapify(self._heap)
+            self._fresh = len(self._heap)
+
+    def best(self) -> Entry | None:
+        """Return the entry of the next consumer; None if no consumer has room."""
+        heap = self._heap
+        while heap:
+            entry = heap[0]
+            if entry[2].entry is entry:
+                return entry
+            heappop(heap)
+        return None
+
+    def share_out(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+        """Assign adjacent messages to consumers, as far as these have room.
+
+        Consumers' backlogs are charged message by message.
+
+        Args:
+            places: of the messages.
+            turn: how many messages the queue has delivered before them.
+
+        Returns:
+            Consumers with their messages.
+        """
+        if self._key is _fast or len(self._heap) == 1:
+            return self._fill(places, turn)
+        return self._deal(places, turn)
+
+    def _fill(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+        """Fill one consumer after the other, as far as each has room."""
+        shares: list[tuple[Seat, Sequence[int]]] = []
+        while places and (best := self.best()) is not None:
+            seat = best[2]
+            part = places[: seat.room]
+            places = places[len(part) :]
+            turn += len(part)
+            seat.consumer.outstanding += len(part)
+            seat.served = turn
+            shares.append((seat, part))
+            self.look_again(seat)
+        return shares
+
+    def _deal(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+        """Assign message by message."""
+        shares: dict[Seat, list[int]] = {}
+        heap = self._heap
+        is_proportional = self._key is _proportional
+        for place in places:
+            while heap and heap[0][2].entry is not heap[0]:  # as in `best`
+                heappop(heap)
+            if not heap:
+                break
+            seat = heap[0][2]
+            consumer = seat.consumer
+            outstanding = consumer.outstanding = consumer.outstanding + 1
+            turn += 1
+            seat.served = turn
+            if seat in shares:
+                shares[seat].append(place)
+            else:
+                shares[seat] = [place]
+            if outstanding < consumer.allowance:
+                key = outstanding / consumer.limit if is_proportional else turn
+                seat.entry = (key, seat.order, seat)
+                heapreplace(heap, seat.entry)
+            else:
+                seat.entry = None
+                heappop(heap)
+        return list(shares.items())

@@ -1,0 +1,74 @@
+"""Acknowledgements that arrive before their messages.
+
+Source: AMPS User Guide, DeferredAckExpiration.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+
+from server.queues.core.events import Mark
+
+
+class DeferredAcks:
+    """Bookmarks of messages that are done as soon as they arrive.
+
+    Args:
+        limit: the maximum number; beyond it, the oldest is dropped.
+
+    Attributes:
+        changes: incremented with every change.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.changes = 0
+        self._acks = OrderedDict[Mark, int]()  # arrival times, oldest first
+
+    def __len__(self) -> int:
+        return len(self._acks)
+
+    def __iter__(self) -> Iterator[tuple[Mark, int]]:
+        return iter(self._acks.items())
+
+    def add(self, marks: Iterable[Mark], now: int) -> None:
+        """Retain acknowledgements."""
+        self.changes += 1
+        for mark in marks:
+            self._acks.pop(mark, None)
+            self._acks[mark] = now
+        while len(self._acks) > self._limit:
+            self._acks.popitem(last=False)
+
+    def take(self, mark: Mark, since: int) -> bool:
+        """Remove the acknowledgement of a message that has arrived; return whether it counts.
+
+        Args:
+            mark: the bookmark of the message.
+            since: acknowledgements of this time and before have expired.
+        """
+        came = self._acks.pop(mark, None)
+        if came is None:
+            return False
+        self.changes += 1
+        return came > since
+
+    def drop(self, marks: Iterable[Mark]) -> None:
+        """Drop the acknowledgements of some messages."""
+        self.changes += 1
+        for mark in marks:
+            self._acks.pop(mark, None)
+
+    @property
+    def oldest(self) -> int | None:
+        """Arrival time of the oldest acknowledgement, None if there is none."""
+        return next(iter(self._acks.values()), None)
+
+    def drop_before(self, moment: int) -> None:
+        """Drop the acknowledgements that arrived before a point in time."""
+        self.changes += 1
+        while self._acks:
+            if next(iter(self._acks.values())) >= moment:
+                return
+            self._acks.popitem(last=False)

@@ -1,0 +1,358 @@
+"""Inspection of a queue: its messages, its status, and why a message is not delivered.
+
+All functions are read-only. Those that iterate over many messages are generators, so that callers
+can iterate in time slices; messages that leave meanwhile are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.queues.core.consumers import Consumer, Seat
+from server.queues.core.events import Mark
+from server.queues.core.message_state import VISIBLE
+from server.queues.core.queue import Queue
+from server.queues.core.states import (
+    AVAILABLE,
+    BARRIER,
+    BEHIND,
+    DELAYED,
+    FOREIGN,
+    GONE,
+    LEASED,
+    NAMES,
+    SENT,
+)
+
+_SECOND = 1_000_000
+_MOST_LOOKED_AT = 1_000
+
+
+_AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
+"""For each state, whether a query of the queue sees a message in it."""
+
+
+def available(queue: Queue) -> NDArray[np.uint64]:
+    """Return the messages that a query of the queue sees, in the order of delivery.
+
+    They are unleased, owned by this instance, and not delayed. The order is that of the messages;
+    filters, backlogs and barriers decide which consumer gets them, and when.
+
+    Returns:
+        Their txids.
+    """
+    found: list[NDArray[np.uint64]] = []
+    ranked: list[NDArray[np.uint64]] = []
+    for _, block in sorted(queue.ledger.entries.blocks.items()):
+        chosen = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
+        found.append(np.array(block.txids, np.uint64)[: len(chosen)][chosen])
+        if queue.settings.prioritized:
+            priorities = np.zeros(len(chosen), np.uint64)
+            priorities[: len(block.priorities)] = block.priorities
+            ranked.append(priorities[chosen])
+    if not found:
+        return np.zeros(0, np.uint64)
+    txids = np.concatenate(found)
+    if ranked:
+        return txids[np.argsort(~np.concatenate(ranked), kind="stable")]
+    return txids
+
+
+def leases_of(queue: Queue, mark: Mark) -> tuple[int, int]:
+    """Return the number of unsuccessful leases of a message, and when the last one began.
+
+    The time is in microseconds since 1970. Both are 0 if there was none.
+    """
+    place = queue.ledger.entries.find(mark)
+    attempts = None if place is None else queue.ledger.attempts(place)
+    return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
+
+
+def is_available(queue: Queue, mark: Mark) -> bool:
+    """Return whether a query of the queue sees a message."""
+    entries = queue.ledger.entries
+    place = entries.find(mark)
+    return place is not None and entries.state(place) in VISIBLE
+
+
+def first_available(queue: Queue) -> int | None:
+    """Return the place of the oldest message that `available` returns; None if there is none."""
+    entries = queue.ledger.entries
+    return next((place for place in entries.places() if entries.state(place) in VISIBLE), None)
+
+
+def everything(queue: Queue) -> Iterator[int]:
+    """Return the places of all messages, in arrival order, for `sow_delete` by filter."""
+    return queue.ledger.entries.places()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """The status of one message. Times are microseconds since 1970.
+
+    Attributes:
+        txid: its txid.
+        mark: its bookmark.
+        state: the name of its state.
+        time: when it was recorded.
+        expires: when it expires, None for never.
+        owner: the instance that owns it, empty for this one.
+        deliveries: number of deliveries, a current lease included.
+        cancels: number of cancels.
+        leased_to: the name of the consumer that has it, empty if it is not leased.
+        leased_at: when it was leased, None if it is not.
+    """
+
+    txid: int
+    mark: Mark
+    state: str
+    time: int
+    expires: int | None
+    owner: str
+    deliveries: int
+    cancels: int
+    leased_to: str
+    leased_at: int | None
+
+
+def message(queue: Queue, place: int) -> MessageStatus | None:
+    """Return the status of a message; None if it has left the queue."""
+    ledger = queue.ledger
+    entries = ledger.entries
+    state = entries.state(place)
+    if state in (GONE, SENT):
+        return None
+    lease = ledger.leases.by_place.get(place)
+    attempts = ledger.attempts(place)
+    return MessageStatus(
+        entries.txid(place),
+        entries.mark(place),
+        NAMES[state],
+        entries.time(place),
+        entries.expires(place) or None,
+        entries.owner(place),
+        (attempts.deliveries if attempts else 0) + (lease is not None),
+        attempts.cancels if attempts else 0,
+        lease.seat.consumer.name if lease else "",
+        lease.since if lease else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """The status of one consumer at a queue.
+
+    Attributes:
+        name: the name of its client.
+        content_filter: its filter, None for all messages.
+        is_retired: whether it gets no more messages, and only holds some.
+        held: messages of this queue that it has.
+        outstanding: messages of all queues that it has.
+        limit: its backlog.
+        delivered: messages of this queue delivered to it.
+    """
+
+    name: str
+    content_filter: object
+    is_retired: bool
+    held: int
+    outstanding: int
+    limit: int
+    delivered: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """The status of a queue at one time.
+
+    Attributes:
+        states: messages by state, without states that have none.
+        depth: messages in the queue.
+        inactive: messages in the log that do not count yet.
+        deferred_acks: acknowledgements that wait for their messages.
+        oldest_txid: the txid of the oldest message, None if there is none.
+        oldest_age: the age of the oldest message, in microseconds; 0 if there is none.
+        oldest_lease_age: the age of the oldest lease, in microseconds.
+        consumers: in arrival order.
+        scans: for each scan, the rank that it has reached, and its number of matched messages.
+    """
+
+    states: dict[str, int]
+    depth: int
+    inactive: int
+    deferred_acks: int
+    oldest_txid: int | None
+    oldest_age: int
+    oldest_lease_age: int
+    consumers: list[ConsumerStatus]
+    scans: list[tuple[int, int]]
+
+
+def status(queue: Queue, now: int) -> QueueStatus:
+    """Return the status of a queue."""
+    ledger = queue.ledger
+    entries = ledger.entries
+    head = entries.head
+    is_empty = head == entries.end
+    since = ledger.leases.oldest()
+    return QueueStatus(
+        {
+            NAMES[state]: count
+            for state, count in enumerate(entries.counts)
+            if count and state not in (GONE, SENT)
+        },
+        queue.depth,
+        ledger.inactive,
+        len(ledger.deferred),
+        None if is_empty else entries.txid(head),
+        0 if is_empty else max(now - entries.time(head), 0),
+        0 if since is None else max(now - since, 0),
+        [_consumer(seat) for seat in queue.dispatch.seats.values()],
+        [(scan.position, scan.matched) for scan in queue.dispatch.scans],
+    )
+
+
+def _consumer(seat: Seat) -> ConsumerStatus:
+    consumer = seat.consumer
+    return ConsumerStatus(
+        consumer.name,
+        seat.content_filter,
+        not seat.is_supplied,
+        len(seat.held),
+        consumer.outstanding,
+        consumer.limit,
+        seat.delivered,
+    )
+
+
+def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
+    """Return when a consumer got the message that it has had longest, in microseconds since 1970.
+
+    If it has very many messages, only some of them are examined.
+
+    Returns:
+        None if it has none.
+    """
+    seat = queue.dispatch.seats.get(consumer)
+    held = () if seat is None else islice(seat.held, _MOST_LOOKED_AT)
+    by_place = queue.ledger.leases.by_place
+    return min((by_place[place].since for place in held if place in by_place), default=None)
+
+
+class Obstacle(NamedTuple):
+    """One reason why a message is not delivered.
+
+    Attributes:
+        kind: `lease`, `delay`, `key`, `owner`, `barrier`, `backlog`, `queue backlog`, `filter`,
+            `priority`, `not looked at`, `no consumer`.
+        text: the reason as a sentence.
+        consumer: the name of the consumer concerned, empty for all.
+    """
+
+    kind: str
+    text: str
+    consumer: str = ""
+
+
+def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
+    """Return why a message is not delivered; empty if the next call of `deliver` delivers it.
+
+    The message is matched against filters, for which its body is read.
+    """
+    entries = queue.ledger.entries
+    state = entries.state(place)
+    if state == LEASED:
+        return [_lease_obstacle(queue, place, now)]
+    if state == DELAYED:
+        return [Obstacle("delay", "was cancelled, and waits for its retry")]
+    if state == BEHIND:
+        return [_key_obstacle(queue, place)]
+    if state == FOREIGN:
+        return [Obstacle("owner", f"is owned by the instance {entries.owner(place)}")]
+    if state == AVAILABLE:
+        return _of_available(queue, place)
+    if state == BARRIER and entries.head < place:
+        return [_barrier_obstacle(queue)]
+    return [] if queue.dispatch.seats else [_NOBODY]
+
+
+_NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
+
+
+def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
+    lease = queue.ledger.leases.by_place[place]
+    name = lease.seat.consumer.name
+    age = (now - lease.since) / _SECOND
+    end = "without end"
+    if lease.until is not None:
+        end = f"for another {(lease.until - now) / _SECOND:.1f} s"
+    return Obstacle("lease", f"has been leased to {name} for {age:.1f} s, {end}", name)
+
+
+def _key_obstacle(queue: Queue, place: int) -> Obstacle:
+    entries = queue.ledger.entries
+    key = entries.key(place)
+    first = next(each for each in entries.places() if entries.key(each) == key)
+    text = f"waits for message {entries.txid(first)} of the same key, which is {_is(queue, first)}"
+    return Obstacle("key", text)
+
+
+def _is(queue: Queue, place: int) -> str:
+    return NAMES[queue.ledger.entries.state(place)]
+
+
+def _barrier_obstacle(queue: Queue) -> Obstacle:
+    entries = queue.ledger.entries
+    head = entries.head
+    return Obstacle(
+        "barrier",
+        f"is a barrier, and waits for message {entries.txid(head)}, which is {_is(queue, head)}, "
+        "and all others before it",
+    )
+
+
+def _of_available(queue: Queue, place: int) -> list[Obstacle]:
+    ledger, dispatch = queue.ledger, queue.dispatch
+    entries = ledger.entries
+    if ledger.barriers and ledger.barriers[0] < place:
+        txid = entries.txid(ledger.barriers[0])
+        return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
+    limit = queue.settings.max_backlog
+    if limit is not None and queue.leased >= limit:
+        text = f"the queue's backlog is full: {queue.leased} of {limit} messages are leased"
+        return [Obstacle("queue backlog", text)]
+    seats = [seat for seat in dispatch.seats.values() if seat.is_supplied]
+    if not seats:
+        return [_NOBODY]
+    wanted_by = set(dispatch.everybody_for(place) or ())
+    found = [_of_consumer(queue, place, seat, seat.consumer in wanted_by) for seat in seats]
+    return [] if None in found else [each for each in found if each is not None]
+
+
+def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obstacle | None:
+    """Return why a consumer does not get a message, None if it does."""
+    consumer = seat.consumer
+    name = consumer.name
+    if not is_wanted:
+        return Obstacle("filter", f"does not match the filter of {name}", name)
+    if consumer.is_held_back:
+        return Obstacle("backlog", f"{name} does not read what it was sent", name)
+    if consumer.limit <= 0:
+        return Obstacle("backlog", f"{name} has paused with a backlog of 0", name)
+    if seat.room <= 0:
+        text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.limit}"
+        if queue.settings.prioritized:
+            ahead = queue.ledger.order.ahead_of(place)
+            return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
+        return Obstacle("backlog", text, name)
+    has_passed = queue.dispatch.has_passed(seat, queue.ledger.order.rank(place))
+    if queue.dispatch.is_behind and not has_passed:
+        text = f"has not been matched with the filter of {name} yet"
+        return Obstacle("not looked at", text, name)
+    return None

@@ -1,0 +1,552 @@
+"""The life cycle of a queue's messages: arrival, delivery, return, removal.
+
+The ledger is the part of a queue that recovery restores from the journal
+(server/queues/core/recovery.py). It does not know which consumer is next. It notifies the
+dispatcher of messages that became available where scans may have passed already (`on_offer`), and
+of consumers that have room again (`freed`).
+
+Source: AMPS User Guide, Message Flow for Queues; Acknowledging Messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+from server.queues.core.consumers import Consumer
+from server.queues.core.counts import Attempts, Counters
+from server.queues.core.details import NO_DETAILS, Details
+from server.queues.core.early_acks import DeferredAcks
+from server.queues.core.events import (
+    MAX_CANCELS,
+    MAX_DELIVERIES,
+    TIME_LIMIT,
+    Departure,
+    Event,
+    Expired,
+    Mark,
+)
+from server.queues.core.key_order import KeyChains
+from server.queues.core.leases import Lease, Leases
+from server.queues.core.message_table import Entries, Room
+from server.queues.core.order import LogOrder, Order, PriorityOrder, stored_priority
+from server.queues.core.ownership import Title, Titles
+from server.queues.core.settings import DEFERRED_ACKS, QueueSettings
+from server.queues.core.states import (
+    AVAILABLE,
+    BARRIER,
+    BEHIND,
+    DELAYED,
+    FOREIGN,
+    GONE,
+    SENT,
+)
+from server.queues.core.timer_buckets import Moments
+
+
+class Watcher(Protocol):
+    """Follows the available messages of a queue, for views and aggregates over it."""
+
+    def came(self, places: Sequence[int]) -> None:
+        """Handle messages that are visible from now on."""
+
+    def went(self, places: Sequence[int]) -> None:
+        """Handle messages that are not visible any more; their data can still be read."""
+
+
+_IN_AN_EVENT: Final = 4096
+"""Messages per `Expired` event: an event has to fit into a journal, however many expire at once."""
+
+_LONG_AGO: Final = 0
+"""A timestamp before all expirations."""
+
+VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
+"""States in which a query of the queue sees a message: unleased, and not owned elsewhere."""
+
+
+class Ledger:
+    """The messages of one queue.
+
+    Args:
+        settings: the configuration of the queue.
+        on_offer: called with a place that is available, and that scans may have passed.
+        room: see `Entries`.
+        instance: the name of this instance.
+
+    Attributes:
+        entries: the messages, by place.
+        order: the order of the available messages.
+        foreign: the order of messages that only their ownership by other instances keeps from
+            being delivered here.
+        titles: ownership of messages that were transferred.
+        passed: barriers that another instance has released, and this one has not.
+        leases: the leases of messages that consumers have.
+        events: events to be recorded, oldest first.
+        counters: totals of events.
+        barriers: places of the barriers that have not been released, in order.
+        deferred: acknowledgements that arrived before their messages.
+        taken: messages that a deferred acknowledgement has ended and no event records yet, with
+            their arrival times. An event is necessary: recovery may read the journal from behind
+            the acknowledgement on.
+        freed: consumers that hold fewer messages than before.
+        inactive: number of messages in the log that do not count yet (TargetQueueDepth).
+        resume_txid: the txid of the first inactive message.
+        watcher: follows the visible messages, None for no watcher.
+    """
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        on_offer: Callable[[int], None],
+        room: Room | None = None,
+        instance: str = "",
+    ) -> None:
+        self.settings = settings
+        self.entries = Entries(room)
+        self.order = self._order_of(AVAILABLE)
+        self.foreign = self._order_of(FOREIGN)
+        self.titles = Titles()
+        self.passed: set[int] = set()
+        self._instance = instance
+        self.leases = Leases()
+        self.events: list[Event] = []
+        self.counters = Counters()
+        self.barriers: deque[int] = deque()
+        self.deferred = DeferredAcks(DEFERRED_ACKS)
+        self.taken: dict[Mark, int] = {}
+        self.freed: set[Consumer] = set()
+        self.inactive = 0
+        self.resume_txid = 0
+        self.watcher: Watcher | None = None
+        self._on_offer = on_offer
+        self._attempts: dict[int, Attempts] = {}
+        self._chains = KeyChains()
+        self._delayed: dict[int, int] = {}  # place -> when it is offered again
+        self._retries = Moments(lambda place: self._delayed.get(place, 0))
+        self._expirations = Moments(self._expires)
+        self._departures: list[tuple[Mark, Departure]] = []
+
+    def _order_of(self, state: int) -> Order:
+        """Return the order of the messages in a state."""
+        if self.settings.prioritized:
+            return PriorityOrder(self.entries)
+        return LogOrder(self.entries, state)
+
+    @property
+    def depth(self) -> int:
+        """Number of messages in the queue, leased ones included, inactive ones not."""
+        counts = self.entries.counts
+        return sum(counts) - counts[GONE] - counts[SENT]
+
+    # arrival
+
+    def enqueue(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details = NO_DETAILS,
+    ) -> None:
+        """Append messages of one publisher, in log order.
+
+        Args:
+            txids: their txids.
+            times: when they were recorded, in microseconds since 1970.
+            client: the publisher's client hash.
+            sequences: their sequence numbers.
+            details: their other attributes.
+        """
+        room = self._room(len(txids))
+        if room < len(txids):
+            if not self.inactive:
+                self.resume_txid = txids[room]
+            self.inactive += len(txids) - room
+            if not room:
+                return
+            txids, times, sequences = txids[:room], times[:room], sequences[:room]
+            details = details.part(0, room)
+        self._take_in(txids, times, client, sequences, details)
+
+    @property
+    def wanted(self) -> int:
+        """Number of inactive messages that there is room for, to be read from the log."""
+        target = self.settings.target_depth
+        if target is None or not self.inactive:
+            return 0
+        return max(min(target - self.depth, self.inactive), 0)
+
+    def admit(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details = NO_DETAILS,
+    ) -> None:
+        """Append messages that were inactive, from `resume_txid` on. See `enqueue`."""
+        self.inactive = max(self.inactive - len(txids), 0)
+        self.resume_txid = txids[-1] + 1
+        self._take_in(txids, times, client, sequences, details)
+
+    def _room(self, count: int) -> int:
+        target = self.settings.target_depth
+        if target is None:
+            return count
+        return 0 if self.inactive else max(min(target - self.depth, count), 0)
+
+    def _take_in(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details,
+    ) -> None:
+        settings = self.settings
+        first = self.entries.append(txids, times, client, sequences)
+        places = range(first, self.entries.end)
+        self.counters.enqueued += len(places)
+        is_plain = not (
+            settings.prioritized
+            or settings.expiration is not None
+            or self.deferred
+            or self.titles.early
+        )
+        if is_plain and (owner := details.only_owner):
+            self.entries.give_to(places, owner, FOREIGN)
+        elif details != NO_DETAILS or not is_plain:
+            for index, place in enumerate(places):
+                self._describe(place, times[index], details, index)
+                self._enter(place, details, index)
+        if self.watcher is not None:
+            seen = [place for place in places if self.entries.state(place) in VISIBLE]
+            self.watcher.came(seen)
+
+    def _describe(self, place: int, time: int, details: Details, index: int) -> None:
+        """Set the attributes of a message."""
+        entries = self.entries
+        lifetime = None if details.lifetimes is None else details.lifetimes[index]
+        expires = self.settings.expires(time, lifetime)
+        if expires is not None:
+            entries.set_expires(place, max(expires, 1))
+        if details.priorities is not None:
+            entries.set_priority(place, stored_priority(details.priorities[index]))
+        if details.keys is not None and details.keys[index]:
+            entries.set_key(place, details.keys[index])
+        if details.sow_keys is not None and details.sow_keys[index]:
+            entries.set_sow_key(place, details.sow_keys[index])
+        owner = "" if details.owners is None else details.owners[index]
+        if self.titles.early:
+            title = self.titles.come(entries.mark(place), place)
+            if title is not None:
+                owner = "" if title.owner == self._instance else title.owner
+        if owner:
+            entries.set_owner(place, owner)
+
+    def _enter(self, place: int, details: Details, index: int) -> None:
+        """Set the first state of a message."""
+        entries = self.entries
+        expiration = self.settings.deferred_ack_expiration
+        if self.deferred and self.deferred.take(
+            entries.mark(place), entries.time(place) - expiration
+        ):
+            self.taken[entries.mark(place)] = entries.time(place)
+            entries.remove(place)
+            self.counters.acknowledged += 1
+            return
+        if expires := entries.expires(place):
+            self._expirations.add(place, expires)
+        key = entries.key(place)
+        if details.barriers is not None and details.barriers[index]:
+            entries.set_state(place, BARRIER)
+            self.barriers.append(place)
+        elif key and self.settings.keyed and not self._chains.append(key, place):
+            entries.set_state(place, BEHIND)
+        elif entries.owner(place):
+            self._leave_to_others(place)
+        else:
+            self.order.add(place)
+            if self.settings.prioritized:
+                self._on_offer(place)
+
+    def _leave_to_others(self, place: int) -> None:
+        """Mark a message that is ready for delivery as owned by another instance."""
+        self.entries.set_state(place, FOREIGN)
+        self.foreign.add(place)
+
+    # delivery
+
+    def lease(self, lease: Lease) -> None:
+        """Register a lease; the states of its messages have been set."""
+        self.leases.add(lease)
+        lease.seat.held.update(lease.places)
+        lease.seat.delivered += len(lease.places)
+        self.counters.delivered += len(lease.places)
+
+    def end_lease(self, place: int) -> Lease | None:
+        """End the lease on a message and return it; None if the message is not leased."""
+        lease = self.leases.end(place)
+        if lease is not None:
+            seat = lease.seat
+            seat.held.discard(place)
+            seat.consumer.outstanding -= 1
+            self.freed.add(seat.consumer)
+        return lease
+
+    # return to the queue
+
+    def offer(self, place: int, now: int) -> None:
+        """Make a message available, if this instance owns it and it has not expired."""
+        entries = self.entries
+        expires = entries.expires(place)
+        if entries.owner(place):
+            self._leave_to_others(place)
+            return
+        was_visible = entries.state(place) in VISIBLE
+        entries.set_state(place, AVAILABLE)
+        self.order.add(place)
+        if expires and expires <= now:
+            self.expire(place, (TIME_LIMIT,))
+            return
+        self._on_offer(place)
+        if self.watcher is not None and not was_visible:
+            self.watcher.came((place,))
+
+    def give_back(self, place: int, lease: Lease, now: int, retry_at: int | None = None) -> bool:
+        """Return a message to the queue: its lease ended without an acknowledgement.
+
+        Args:
+            place: the place of the message.
+            lease: the ended lease.
+            now: the current time.
+            retry_at: when the message may be delivered again, if it was cancelled.
+
+        Returns:
+            Whether the message is still in the queue.
+        """
+        settings = self.settings
+        attempts = self.attempt(place)
+        attempts.deliveries += 1
+        attempts.last_consumer = lease.seat.consumer.name
+        attempts.last_leased = lease.since
+        reasons: list[str] = []
+        expires = self.entries.expires(place)
+        if expires and expires <= now:
+            reasons.append(TIME_LIMIT)
+        if retry_at is not None:
+            attempts.cancels += 1
+            if settings.max_cancels and attempts.cancels >= settings.max_cancels:
+                reasons.append(MAX_CANCELS)
+        if settings.max_deliveries and attempts.deliveries >= settings.max_deliveries:
+            reasons.append(MAX_DELIVERIES)
+        if reasons:
+            self.expire(place, tuple(reasons))
+            return False
+        if retry_at is not None and retry_at > now:
+            self.delay(place, retry_at)
+        else:
+            self.offer(place, now)
+        return True
+
+    def delay(self, place: int, until: int) -> None:
+        """Keep a message from being delivered until a point in time."""
+        state = self.entries.state(place)
+        if state == AVAILABLE:
+            self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
+        self.entries.set_state(place, DELAYED)
+        self._delayed[place] = until
+        self._retries.add(place, until)
+
+    def attempt(self, place: int) -> Attempts:
+        """Return the attempts of a message, created if there are none, for an update."""
+        attempts = self._attempts.get(place)
+        if attempts is None:
+            attempts = self._attempts[place] = Attempts()
+        return attempts
+
+    def attempts(self, place: int) -> Attempts | None:
+        """Return the unsuccessful attempts of a message, None if there are none."""
+        return self._attempts.get(place)
+
+    @property
+    def all_attempts(self) -> Mapping[int, Attempts]:
+        """The attempts of all messages that were delivered unsuccessfully, by place."""
+        return self._attempts
+
+    def forget_attempts(self, places: Iterable[int]) -> None:
+        """Drop the attempts of messages that have left the queue."""
+        if self._attempts:
+            for place in places:
+                self._attempts.pop(place, None)
+
+    # removal
+
+    def remove(self, place: int) -> None:
+        """Remove a message from the queue; the caller has ended its lease."""
+        entries = self.entries
+        state = entries.state(place)
+        if state == AVAILABLE:
+            self.order.discard(place)
+        elif state == FOREIGN:
+            self.foreign.discard(place)
+        elif state == BARRIER:
+            self.barriers.remove(place)
+            self.passed.discard(place)
+        elif state == DELAYED:
+            del self._delayed[place]
+        if self.watcher is not None and state in VISIBLE:
+            self.watcher.went((place,))
+        self.titles.forget(place)
+        if self._attempts:
+            self._attempts.pop(place, None)
+        key = entries.key(place) if self.settings.keyed and state != BARRIER else 0
+        entries.remove(place)
+        if key and state != BEHIND:
+            following = self._chains.remove_first(
+                key, place, lambda later: entries.state(later) != GONE
+            )
+            if following is not None:  # if it has expired too, its own expiration removes it
+                self.offer(following, _LONG_AGO)
+
+    def expire(self, place: int, reasons: tuple[str, ...]) -> None:
+        """Remove a message that was not acknowledged; `flush` records it."""
+        attempts = self._attempts.get(place) or Attempts()
+        departure = Departure(
+            self.entries.txid(place),
+            reasons,
+            attempts.deliveries,
+            attempts.cancels,
+            attempts.last_consumer,
+        )
+        self._departures.append((self.entries.mark(place), departure))
+        self.counters.expired += 1
+        self.remove(place)
+
+    def flush(self, now: int) -> None:
+        """Append events for expired messages, and notify queues of consumers with room."""
+        if self._departures:
+            expired, self._departures = self._departures, []
+            for start in range(0, len(expired), _IN_AN_EVENT):
+                some = expired[start : start + _IN_AN_EVENT]
+                marks = [mark for mark, _ in some]
+                departures = [departure for _, departure in some]
+                self.events.append(Expired(now, marks, departures, self.settings.dead_letters))
+        if self.freed:
+            freed, self.freed = self.freed, set()
+            for consumer in freed:
+                consumer.changed()
+
+    # timeouts
+
+    @property
+    def next_moment(self) -> int | None:
+        """The time at which to call `advance`, or an earlier one; None for never."""
+        moments = (self.leases.next, self._retries.next, self._expirations.next, self._forget_at)
+        known = [moment for moment in moments if moment is not None]
+        return min(known) if known else None
+
+    @property
+    def _forget_at(self) -> int | None:
+        oldest = self.deferred.oldest if self.deferred else None
+        if oldest is None or self.inactive:
+            return None
+        return oldest + self.settings.deferred_ack_expiration
+
+    def is_overdue(self, now: int) -> bool:
+        """Return whether `advance` has left messages that expired a while ago."""
+        return self._expirations.are_overdue(now)
+
+    def advance(self, now: int, most: int) -> None:
+        """Process timeouts: end leases, retry, expire messages, drop deferred acknowledgements.
+
+        Args:
+            now: the current time.
+            most: approximate limit of messages of each kind; the next call processes the others.
+        """
+        moment = self.next_moment
+        if moment is None or moment > now:
+            return
+        for place in self.leases.due(now, most):
+            lease = self.end_lease(place)
+            if lease is not None:
+                self.counters.expired_leases += 1
+                self.give_back(place, lease, now)
+        for place in self._retries.due(now, most):
+            if self.entries.state(place) == DELAYED:
+                del self._delayed[place]
+                self.offer(place, now)
+        for place in self._expirations.due(now, most):
+            state = self.entries.state(place)  # may be GONE: expired with the one before it
+            if state == BARRIER or (
+                state in (AVAILABLE, BEHIND, DELAYED) and not self.entries.owner(place)
+            ):
+                self.expire(place, (TIME_LIMIT,))
+        if (self._forget_at or now + 1) <= now:
+            self.deferred.drop_before(now - self.settings.deferred_ack_expiration + 1)
+        self.flush(now)
+
+    def _expires(self, place: int) -> int:
+        return 0 if self.entries.state(place) == GONE else self.entries.expires(place)
+
+    # ownership and events of other instances
+
+    def title(self, place: int) -> Title:
+        """Return the owner of a message, with the number of its transfers."""
+        return Title(self.titles.turn(place), self.entries.owner(place) or self._instance)
+
+    def transfer(self, place: int, title: Title, now: int) -> None:
+        """Change the owner of a message. A consumer that has it here keeps it."""
+        entries = self.entries
+        owner = "" if title.owner == self._instance else title.owner
+        was_ours = not entries.owner(place)
+        self.titles.note(place, title.turn)
+        entries.set_owner(place, owner)
+        state = entries.state(place)
+        if was_ours and owner:
+            self.counters.transferred_out += 1
+            if state == AVAILABLE:
+                self.order.discard(place)
+                self._leave_to_others(place)
+                if self.watcher is not None:
+                    self.watcher.went((place,))
+        elif not was_ours and not owner:
+            self.counters.transferred_in += 1
+            if expires := entries.expires(place):
+                self._expirations.add(place, expires)
+            if state == FOREIGN:
+                self.foreign.discard(place)
+                self.offer(place, now)
+
+    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+        """Apply another instance's claim of ownership of a message, if it is newer.
+
+        Args:
+            mark: the message.
+            title: the claimed title.
+            now: the current time.
+            may_come: whether to retain the title until the message arrives, if it is not here.
+
+        Returns:
+            Whether the owner has changed.
+        """
+        place = self.entries.find(mark)
+        if place is None or self.entries.state(place) in (GONE, SENT):
+            if may_come:
+                self.titles.expect(mark, title)
+            return False
+        known = self.title(place)
+        if title <= known:
+            return False
+        self.transfer(place, title, now)
+        return title.owner != known.owner
+
+    def known(self, marks: Iterable[Mark]) -> Iterator[tuple[int, int]]:
+        """Yield the index and place of each mark that is in the queue."""
+        for index, mark in enumerate(marks):
+            place = self.entries.find(mark)
+            if place is not None and self.entries.state(place) != GONE:
+                yield index, place

@@ -1,0 +1,485 @@
+"""The messages of a queue as columns: their attributes, without their bodies.
+
+Theory of operation. Every message that enters the queue gets the next place, a number that is never
+used again. Places are laid out in blocks of 1,024, and a block has one array per attribute, so that
+a message costs some fifty bytes and no Python object. Columns that few queues need are allocated
+when the first message needs them. A block is dropped when all its messages are gone: an old message
+that no consumer acknowledges retains one block, and not all blocks since.
+
+Operations on runs of messages use slices where possible; a scalar access costs about as much as a
+lookup in a dictionary.
+
+Columns of full blocks may be moved to other storage (`Room`). For their messages, only the states
+and the index by bookmark stay in memory.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Literal, Protocol, cast
+
+from server.queues.core.bookmark_index import Publisher
+from server.queues.core.events import Mark
+from server.queues.core.states import AVAILABLE, GONE, SENT, STATES
+
+SHIFT: Final = 10
+SIZE: Final = 1 << SHIFT
+WITHIN: Final = SIZE - 1
+
+_PUBLISHERS: Final = 10_000
+_THERE: Final = re.compile(b"[^" + bytes((GONE, SENT)) + b"]")
+_AVAILABLE: Final = re.compile(re.escape(bytes((AVAILABLE,))) + b"*")
+
+
+_PUT_AWAY: Final = (
+    "txids",
+    "times",
+    "publishers",
+    "sequences",
+    "expires",
+    "priorities",
+    "keys",
+    "sow_keys",
+)
+"""Columns that are moved: all the large ones; they hardly ever change."""
+_WIDTH: Final = SIZE * 8
+"""Bytes for the widest column."""
+
+
+class Room(Protocol):
+    """Storage that columns can be moved to."""
+
+    def take(self, size: int) -> memoryview | None:
+        """Return uninitialized bytes, aligned for columns; None if there is no space."""
+
+    def give_back(self, room: memoryview) -> None:
+        """Release bytes that are not needed any more, and that nothing refers to."""
+
+
+class Block:
+    """Consecutive places.
+
+    Columns that every message fills are allocated at full length: growing arrays would leave
+    behind holes of all sizes in memory. `states` is as long as the number of messages, and the
+    other columns are as long as necessary.
+
+    The columns of a block that was moved are views of memory elsewhere.
+
+    Attributes:
+        kept: number of messages that are not GONE, including those still to be appended.
+        states: see states.py.
+        txids: their txids.
+        times: when they were recorded, in microseconds since 1970.
+        publishers: numbers of publishers.
+        sequences: the publishers' sequence numbers.
+        expires: when they expire, 0 for never.
+        priorities: see `stored_priority`.
+        keys: 64-bit hashes of keys, 0 for none.
+        sow_keys: SOW keys, 0 for none.
+        owners: numbers of instances, 0 for this one.
+        room: the storage of the columns, if they were moved.
+    """
+
+    __slots__ = (
+        "expires",
+        "kept",
+        "keys",
+        "owners",
+        "priorities",
+        "publishers",
+        "room",
+        "sequences",
+        "sow_keys",
+        "states",
+        "times",
+        "txids",
+    )
+
+    def __init__(self) -> None:
+        self.kept = SIZE
+        self.states = bytearray()
+        self.txids = array("Q", bytes(8 * SIZE))
+        self.times = array("q", bytes(8 * SIZE))
+        self.publishers = array("I", bytes(4 * SIZE))
+        self.sequences = array("Q", bytes(8 * SIZE))
+        self.expires = array("q")
+        self.priorities = array("Q")
+        self.keys = array("Q")
+        self.sow_keys = array("Q")
+        self.owners = array("H")
+        self.room: memoryview | None = None
+
+    def put_away(self, somewhere: Room) -> None:
+        """Move the columns of a full block; without space, they stay."""
+        names = [name for name in _PUT_AWAY if len(getattr(self, name))]
+        room = self.room = somewhere.take(len(names) * _WIDTH)
+        if room is None:
+            return
+        for number, name in enumerate(names):
+            column: array[int] = getattr(self, name)
+            column.frombytes(bytes((SIZE - len(column)) * column.itemsize))
+            start = number * _WIDTH
+            view = room[start : start + SIZE * column.itemsize]
+            view[:] = memoryview(column).cast("B")
+            setattr(self, name, view.cast(cast("Literal['Q']", column.typecode)))
+
+
+class Entries:
+    """All messages of a queue, by place.
+
+    Attributes:
+        blocks: the blocks that have a message that is not GONE, by number.
+        end: the place of the next message to be appended.
+        counts: number of messages by state; for GONE, all since the start.
+
+    Args:
+        room: storage to move columns of full blocks to; None for none.
+    """
+
+    def __init__(self, room: Room | None = None) -> None:
+        self._room = room
+        self.blocks: dict[int, Block] = {}
+        self.end = 0
+        self.counts = [0] * STATES
+        self._head = 0
+        self._publishers: dict[int, Publisher] = {}
+        self._numbered: list[Publisher] = []
+        self._free_numbers: list[int] = []
+        self._bearable = _PUBLISHERS  # limit of publishers before idle ones are dropped
+        self._owners: list[str] = [""]
+        self._owner_numbers: dict[str, int] = {"": 0}
+
+    def append(
+        self, txids: Sequence[int], times: Sequence[int], client: int, sequences: Sequence[int]
+    ) -> int:
+        """Append messages of one publisher; they are AVAILABLE until another state is set.
+
+        They are in the queue from now on; messages that have left may be dropped at any time.
+
+        Returns:
+            The place of the first.
+        """
+        first = self.end
+        publisher = self._publishers.get(client) or self._new_publisher(client)
+        publisher.extend(sequences, first)
+        start, count = 0, len(txids)
+        while start < count:
+            within = self.end & WITHIN
+            stop = min(count, start + SIZE - within)
+            block = self.blocks.get(self.end >> SHIFT)
+            if block is None:
+                block = self._new_block()
+            part, length = slice(within, within + stop - start), stop - start
+            block.states.extend(bytes((AVAILABLE,)) * length)
+            block.txids[part] = _column("Q", txids[start:stop])
+            block.times[part] = _column("q", times[start:stop])
+            block.publishers[part] = array("I", (publisher.number,)) * length
+            block.sequences[part] = _column("Q", sequences[start:stop])
+            self.end += length
+            start = stop
+        self.counts[AVAILABLE] += count
+        return first
+
+    def _new_block(self) -> Block:
+        """Add a block, and move the one before the last: it is not being filled any more."""
+        number = self.end >> SHIFT
+        block = self.blocks[number] = Block()
+        done = self.blocks.get(number - 2)
+        if done is not None and self._room is not None:
+            done.put_away(self._room)
+        return block
+
+    def _drop_block(self, number: int) -> None:
+        block = self.blocks.pop(number)
+        if block.room is not None and self._room is not None:
+            self._room.give_back(block.room)
+
+    def _new_publisher(self, client: int) -> Publisher:
+        """Register a publisher; drop idle publishers when there are many."""
+        if len(self._publishers) >= self._bearable:
+            for other in [each for each in self._publishers.values() if each.is_idle]:
+                del self._publishers[other.client]
+                self._free_numbers.append(other.number)
+            self._bearable = max(_PUBLISHERS, 2 * len(self._publishers))
+        if self._free_numbers:
+            publisher = Publisher(client, self._free_numbers.pop())
+            self._numbered[publisher.number] = publisher
+        else:
+            publisher = Publisher(client, len(self._numbered))
+            self._numbered.append(publisher)
+        self._publishers[client] = publisher
+        return publisher
+
+    def publisher(self, client: int) -> Publisher | None:
+        """Return the publisher with a client hash, None if it is unknown or dropped as idle."""
+        return self._publishers.get(client)
+
+    def find(self, mark: Mark) -> int | None:
+        """Return the place of a message that has not left; None if there is none."""
+        publisher = self._publishers.get(mark[0])
+        if publisher is None:
+            return None
+        place = publisher.find(mark[1])
+        return None if place is None or place >> SHIFT not in self.blocks else place
+
+    def has_come(self, mark: Mark) -> bool:
+        """Return whether the publisher's messages have arrived at least up to this one."""
+        publisher = self._publishers.get(mark[0])
+        return publisher is not None and mark[1] <= publisher.last
+
+    def state(self, place: int) -> int:
+        """Return the state of any place up to `end`, also of dropped blocks."""
+        block = self.blocks.get(place >> SHIFT)
+        return GONE if block is None else block.states[place & WITHIN]
+
+    def set_state(self, place: int, state: int) -> None:
+        """Change the state of a message; use `remove` for GONE."""
+        states = self.blocks[place >> SHIFT].states
+        self.counts[states[place & WITHIN]] -= 1
+        self.counts[state] += 1
+        states[place & WITHIN] = state
+
+    def set_states(self, places: range, before: int, state: int) -> None:
+        """Change the state of adjacent messages of one block that all are in state `before`."""
+        states = self.blocks[places.start >> SHIFT].states
+        start = places.start & WITHIN
+        states[start : start + len(places)] = bytes((state,)) * len(places)
+        self.counts[before] -= len(places)
+        self.counts[state] += len(places)
+
+    def remove(self, place: int) -> None:
+        """Change the state of a message to GONE, from any other state."""
+        number = place >> SHIFT
+        block = self.blocks[number]
+        within = place & WITHIN
+        state = block.states[within]
+        self.counts[state] -= 1
+        self.counts[GONE] += 1
+        block.states[within] = GONE
+        block.kept -= 1
+        publisher = self._numbered[block.publishers[within]]
+        if not block.kept:
+            self._drop_block(number)
+        publisher.gone += 1
+        if publisher.gone > publisher.bearable:
+            self._tidy(publisher)
+
+    def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
+        """Change messages of one publisher that are all in the same state to GONE."""
+        first, last = _ends(places)
+        if first >> SHIFT == last >> SHIFT:
+            self._remove_within(places[0] >> SHIFT, places)
+        else:
+            for number, alike in groupby(places, _block_of):
+                self._remove_within(number, list(alike))
+        self.counts[state] -= len(places)
+        self.counts[GONE] += len(places)
+        publisher.gone += len(places)
+        if publisher.gone > publisher.bearable:
+            self._tidy(publisher)
+
+    def _remove_within(self, number: int, places: Sequence[int]) -> None:
+        """Change messages of one block to GONE."""
+        block = self.blocks[number]
+        states = block.states
+        if isinstance(places, range):
+            start = places.start & WITHIN
+            states[start : start + len(places)] = bytes((GONE,)) * len(places)
+        else:
+            for place in places:
+                states[place & WITHIN] = GONE
+        block.kept -= len(places)
+        if not block.kept:
+            self._drop_block(number)
+
+    def _tidy(self, publisher: Publisher) -> None:
+        """Drop removed messages from a publisher's index."""
+        oldest = 0 if self.counts[SENT] else self.head  # SENT messages stay, even before the head
+        publisher.tidy(self.is_there, oldest)
+
+    def is_there(self, place: int) -> bool:
+        """Return whether a message is not GONE; for any place up to `end`."""
+        return self.state(place) != GONE
+
+    @property
+    def head(self) -> int:
+        """The place of the oldest message in the queue; `end` if there is none."""
+        blocks, end = self.blocks, self.end
+        place = self._head
+        while place < end:
+            block = blocks.get(place >> SHIFT)
+            if block is not None:
+                found = _THERE.search(block.states, place & WITHIN)
+                if found is not None:
+                    place = (place & ~WITHIN) + found.start()
+                    break
+            place = min((place | WITHIN) + 1, end)
+        self._head = place
+        return place
+
+    def available_run(self, place: int, last: int) -> range:
+        """Return the next run of adjacent available messages in one block.
+
+        Args:
+            place: the first place to look at.
+            last: the last place to look at.
+        """
+        place = max(place, self._head)
+        while place <= last:
+            block = self.blocks.get(place >> SHIFT)
+            if block is not None:
+                start = block.states.find(AVAILABLE, place & WITHIN)
+                if start >= 0:
+                    run = _AVAILABLE.match(block.states, start)
+                    base = place & ~WITHIN
+                    stop = min(base + (run.end() if run else start), last + 1)
+                    return range(base + start, max(stop, base + start))
+            place = (place | WITHIN) + 1
+        return range(0)
+
+    def places_in(self, state: int, place: int, last: int) -> Iterator[int]:
+        """Yield the places of messages in a state, from `place` to `last`, both included."""
+        place = max(place, self._head)
+        while place <= last:
+            block = self.blocks.get(place >> SHIFT)
+            within = block.states.find(state, place & WITHIN) if block is not None else -1
+            if within < 0:
+                place = (place | WITHIN) + 1
+                continue
+            place = (place & ~WITHIN) + within
+            if place > last:
+                return
+            yield place
+            place += 1
+
+    def places(self) -> Iterator[int]:
+        """Yield the places of all messages in the queue, without those that arrive meanwhile."""
+        place, end = self.head, self.end
+        while place < end:
+            if self.state(place) not in (GONE, SENT):
+                yield place
+            place += 1
+
+    # attributes of a message that is not GONE
+
+    def txid(self, place: int) -> int:
+        """Return its txid."""
+        return self.blocks[place >> SHIFT].txids[place & WITHIN]
+
+    def txids(self, places: Sequence[int]) -> Sequence[int]:
+        """Return the txids of messages; those of a range are in one block."""
+        if isinstance(places, range):
+            start = places.start & WITHIN
+            block = self.blocks[places.start >> SHIFT]
+            some = block.txids[start : start + len(places)]
+            return some if block.room is None else some.tolist()  # the room may be given back
+        blocks = self.blocks
+        return [blocks[place >> SHIFT].txids[place & WITHIN] for place in places]
+
+    def time(self, place: int) -> int:
+        """Return when it was recorded, in microseconds since 1970."""
+        return self.blocks[place >> SHIFT].times[place & WITHIN]
+
+    def mark(self, place: int) -> Mark:
+        """Return its bookmark."""
+        block = self.blocks[place >> SHIFT]
+        within = place & WITHIN
+        return self._numbered[block.publishers[within]].client, block.sequences[within]
+
+    def marks(self, places: Iterable[int]) -> list[Mark]:
+        """Return the bookmarks of messages."""
+        return [self.mark(place) for place in places]
+
+    def expires(self, place: int) -> int:
+        """Return when it expires, 0 for never."""
+        return _of(self.blocks[place >> SHIFT].expires, place)
+
+    def priority(self, place: int) -> int:
+        """Return its priority; see `stored_priority`."""
+        return _of(self.blocks[place >> SHIFT].priorities, place)
+
+    def key(self, place: int) -> int:
+        """Return the hash of its key, 0 for none."""
+        return _of(self.blocks[place >> SHIFT].keys, place)
+
+    def sow_key(self, place: int) -> int:
+        """Return its SOW key, 0 for none."""
+        return _of(self.blocks[place >> SHIFT].sow_keys, place)
+
+    def owner(self, place: int) -> str:
+        """Return the instance that owns it, empty for this one."""
+        return self._owners[_of(self.blocks[place >> SHIFT].owners, place)]
+
+    def set_expires(self, place: int, moment: int) -> None:
+        """Set the expiration time of a message."""
+        _set(self.blocks[place >> SHIFT].expires, place, moment)
+
+    def set_priority(self, place: int, priority: int) -> None:
+        """Set the priority of a message."""
+        _set(self.blocks[place >> SHIFT].priorities, place, priority)
+
+    def set_key(self, place: int, key: int) -> None:
+        """Set the hash of the key of a message."""
+        _set(self.blocks[place >> SHIFT].keys, place, key)
+
+    def set_sow_key(self, place: int, sow_key: int) -> None:
+        """Set the SOW key of a message."""
+        _set(self.blocks[place >> SHIFT].sow_keys, place, sow_key)
+
+    def give_to(self, places: range, owner: str, state: int) -> None:
+        """Set the owner and state of the latest messages, all AVAILABLE before."""
+        number = self._number_of(owner)
+        start = places.start
+        while start < places.stop:
+            block, within = self.blocks[start >> SHIFT], start & WITHIN
+            count = min(places.stop, (start | WITHIN) + 1) - start
+            owners = block.owners
+            owners.frombytes(bytes((within - len(owners)) * owners.itemsize))
+            owners.extend([number] * count)
+            block.states[within : within + count] = bytes((state,)) * count
+            start += count
+        self.counts[AVAILABLE] -= len(places)
+        self.counts[state] += len(places)
+
+    def set_owner(self, place: int, owner: str) -> None:
+        """Set the instance that owns a message, empty for this one."""
+        _set(self.blocks[place >> SHIFT].owners, place, self._number_of(owner))
+
+    def _number_of(self, owner: str) -> int:
+        number = self._owner_numbers.get(owner)
+        if number is None:
+            number = self._owner_numbers[owner] = len(self._owners)
+            self._owners.append(owner)
+        return number
+
+
+def _column(typecode: Literal["Q", "q"], values: Sequence[int]) -> array[int]:
+    return array(typecode, values if isinstance(values, list) else list(values))
+
+
+def _ends(places: Sequence[int]) -> tuple[int, int]:
+    """Return the least and the greatest of some places."""
+    if isinstance(places, range):
+        return places[0], places[-1]
+    return min(places), max(places)
+
+
+def _block_of(place: int) -> int:
+    return place >> SHIFT
+
+
+def _of(column: array[int], place: int) -> int:
+    within = place & WITHIN
+    return column[within] if within < len(column) else 0
+
+
+def _set(column: array[int], place: int, value: int) -> None:
+    """Set a value, and extend the column with zeros up to it if necessary."""
+    within = place & WITHIN
+    missing = within + 1 - len(column)
+    if missing > 0:
+        column.frombytes(bytes(missing * column.itemsize))
+    column[within] = value

@@ -1,0 +1,135 @@
+"""The order in which messages are delivered, as ascending numbers: ranks.
+
+Without priorities, the rank of a message is its place in the queue. With priorities, it is the
+priority, highest first, followed by the place. A rank contains the place in both cases.
+
+An order also finds the next messages: those behind a rank that are in a given state, usually the
+available ones. In log order, the columns are searched for them. In priority order, there is a
+sorted list of them.
+
+Source: AMPS User Guide, Priority Queues: an unsigned long, descending; a value that is not a number
+is lowest.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import Final, Protocol
+
+from sortedcontainers import SortedList
+
+from server.queues.core.message_table import Entries
+
+PLACE_BITS: Final = 48
+PLACE: Final = (1 << PLACE_BITS) - 1
+"""Masks the place out of a rank."""
+
+START: Final = -1
+"""Before all ranks."""
+
+LAST: Final = 1 << 128
+"""Behind all ranks."""
+
+_HIGHEST: Final = 2**64 - 1
+
+
+def stored_priority(value: float | None) -> int:
+    """Return a priority as its column stores it: plus one, 0 if it is not a number.
+
+    Fractions are cut off, negative numbers count as 0, and the two largest values are equal.
+    """
+    if value is None or math.isnan(value):
+        return 0
+    if value >= _HIGHEST:
+        return _HIGHEST
+    return int(value) + 1 if value > 0 else 1
+
+
+class Order(Protocol):
+    """The messages in one state, here *available*, in order of delivery."""
+
+    def rank(self, place: int) -> int:
+        """Return the rank of a message that has not left the queue."""
+
+    def add(self, place: int, count: int = 1) -> None:
+        """Add messages that have become available."""
+
+    def discard(self, place: int) -> None:
+        """Remove a message that is not available any more."""
+
+    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+        """Return the available messages behind a rank.
+
+        Args:
+            rank: where to begin; not included.
+            limit: ranks to return at most.
+            end: the last rank to look at.
+
+        Returns:
+            The ranks in order, and the rank up to which all have been seen.
+        """
+
+    def ahead_of(self, place: int) -> int:
+        """Return the number of available messages before one."""
+
+
+class LogOrder:
+    """Log order: messages as they arrived.
+
+    Args:
+        entries: the messages.
+        state: the state of the messages that belong to the order.
+    """
+
+    def __init__(self, entries: Entries, state: int) -> None:
+        self._entries = entries
+        self._state = state
+
+    def rank(self, place: int) -> int:
+        """See `Order`."""
+        return place
+
+    def add(self, place: int, count: int = 1) -> None:
+        """See `Order`; nothing is kept."""
+
+    def discard(self, place: int) -> None:
+        """See `Order`; nothing is kept."""
+
+    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+        """See `Order`."""
+        found = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
+        return found, (found[-1] if len(found) == limit else end)
+
+    def ahead_of(self, place: int) -> int:
+        """See `Order`."""
+        return sum(1 for _ in self._entries.places_in(self._state, 0, place - 1))
+
+
+class PriorityOrder:
+    """Priority order: the highest priority first; within a priority, as messages arrived."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._ranks: SortedList[int] = SortedList()
+
+    def rank(self, place: int) -> int:
+        """See `Order`."""
+        return ((_HIGHEST - self._entries.priority(place)) << PLACE_BITS) | place
+
+    def add(self, place: int, count: int = 1) -> None:
+        """See `Order`."""
+        self._ranks.update(map(self.rank, range(place, place + count)))
+
+    def discard(self, place: int) -> None:
+        """See `Order`."""
+        self._ranks.discard(self.rank(place))
+
+    def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
+        """See `Order`."""
+        found = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
+        return found, (found[-1] if len(found) == limit else end)
+
+    def ahead_of(self, place: int) -> int:
+        """See `Order`."""
+        return self._ranks.bisect_left(self.rank(place))

@@ -1,0 +1,88 @@
+"""Ownership of messages of a queue that several instances share.
+
+Each instance has all messages of such a queue, and one instance is the owner of a message: only its
+consumers get it. The first owner follows from the instance where the message was published, without
+communication. After that, only the owner transfers it, and records that (`Transferred`); the new
+one is the owner once it has found the event in its own log. So a transfer never causes two owners
+at a time, whichever instance fails in between: an unrecorded transfer did not happen, and a
+recorded one arrives.
+
+Instances receive transfers in different orders, and two instances may become owners of a message:
+its publisher has sent it to both, or an instance has taken it over from an owner that was merely
+unreachable (proxied transfer). So a title counts the transfers of the message. Of two titles, the
+one with more transfers wins; between equals, the one with the later name wins. Instances that
+receive both, in any order, arrive at the same result.
+
+If a message was published at two instances, each of them learns it when it receives the message a
+second time, over another path: as soon as they have a link. The one with the earlier name leaves it
+to the other (`Queue.settle_ownership`). An instance that detects this records it: the message does
+not come again, and an instance further on may have received only one of the two.
+
+Source: AMPS User Guide, Queue Message Ownership.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from server.queues.core.events import Mark
+
+MOST_EARLY: Final = 131_072
+"""Limit of titles retained for messages that have not arrived; beyond it, the oldest is dropped."""
+
+
+class Title(NamedTuple):
+    """A claim that an instance owns a message; a greater one replaces a lesser one.
+
+    Attributes:
+        turn: number of transfers of the message.
+        owner: the name of the instance.
+    """
+
+    turn: int
+    owner: str
+
+
+class Titles:
+    """The number of transfers of the messages of one queue.
+
+    Attributes:
+        early: titles to messages that have not arrived, by their marks.
+    """
+
+    def __init__(self) -> None:
+        self.early: OrderedDict[Mark, Title] = OrderedDict()
+        self._turns: dict[int, int] = {}
+
+    def turn(self, place: int) -> int:
+        """Return the number of transfers of a message."""
+        return self._turns.get(place, 0)
+
+    def note(self, place: int, turn: int) -> None:
+        """Set the number of transfers of a message."""
+        if turn:
+            self._turns[place] = turn
+
+    def forget(self, place: int) -> None:
+        """Drop the number of transfers of a message that has left the queue."""
+        self._turns.pop(place, None)
+
+    def expect(self, mark: Mark, title: Title) -> None:
+        """Retain the title to a message until the message arrives."""
+        self.early[mark] = max(title, self.early.pop(mark, title))
+        if len(self.early) > MOST_EARLY:
+            self.early.popitem(last=False)
+
+    def come(self, mark: Mark, place: int) -> Title | None:
+        """Apply and return the retained title of an arrived message, None if there is none."""
+        title = self.early.pop(mark, None)
+        if title is not None:
+            self.note(place, title.turn)
+        return title
+
+    def drop(self, marks: Iterable[Mark]) -> None:
+        """Drop the titles to messages that will not arrive."""
+        for mark in marks:
+            self.early.pop(mark, None)

@@ -1,0 +1,429 @@
+"""One queue: its inputs, its decisions, and the events that it wants recorded.
+
+See server/queues/core/__init__.py for its use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from server.queues.core import recovery
+from server.queues.core.acknowledgement import Acknowledging
+from server.queues.core.consumers import Consumer
+from server.queues.core.counts import Counters
+from server.queues.core.dispatch import Dispatch, Share
+from server.queues.core.events import (
+    Acked,
+    Event,
+    Leased,
+    Mark,
+    Released,
+    Sent,
+    Transferred,
+)
+from server.queues.core.leases import Lease
+from server.queues.core.message_state import Ledger, Watcher
+from server.queues.core.message_table import Room
+from server.queues.core.ownership import Title
+from server.queues.core.remote_events import Elsewhere
+from server.queues.core.settings import QueueSettings
+from server.queues.core.sources import Matching
+from server.queues.core.states import BARRIER, GONE, LEASED, SENT
+
+EFFORT: Final = 1024
+"""Default limit of messages that one call matches against filters."""
+
+MOST_DELIVERED: Final = 65_536
+"""Default limit of messages that one call delivers."""
+
+_NO_LIMIT: Final = 1 << 62
+
+_STAY: Final = frozenset((GONE, LEASED, SENT, BARRIER))
+"""States in which a message is not transferred."""
+
+
+class Delivery(NamedTuple):
+    """Messages for one consumer, in order.
+
+    Attributes:
+        consumer: the consumer that gets them.
+        txids: their txids.
+        places: their places in the queue, for queries about them.
+        lease_until: when they return to the queue unless acknowledged, in microseconds since 1970;
+            None for never.
+        is_barrier: whether it is a barrier, which all consumers get and none acknowledges.
+    """
+
+    consumer: Consumer
+    txids: Sequence[int]
+    places: Sequence[int]
+    lease_until: int | None
+    is_barrier: bool = False
+
+
+class Queue:
+    """The messages of one queue and its consumers.
+
+    Args:
+        settings: the configuration of the queue.
+        matching: creates a `Matching`; only called when a consumer has a filter.
+        owner: the name of this instance.
+        on_room: called when a consumer may have room, also because of other queues; the caller
+            then delivers.
+        was_recorded: tells whether a message cannot arrive any more, because the log has it, or
+            later ones of its publisher.
+        room: storage to move message attributes to; None to keep all of them in memory.
+        is_missing: tells whether a message may still arrive, through another instance, although
+            later ones of its publisher have arrived.
+
+    Attributes:
+        settings: the configuration of the queue.
+        owner: the name of this instance.
+        ledger: its messages; `Ledger.enqueue` adds them.
+        elsewhere: applies the events of other instances.
+        dispatch: its consumers.
+        acknowledge: see `Acknowledging`, as for `acknowledge_places`, `refusal` and `extend`.
+    """
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        matching: Callable[[], Matching],
+        owner: str = "",
+        on_room: Callable[[], None] = lambda: None,
+        was_recorded: Callable[[Mark], bool] = lambda _: False,
+        room: Room | None = None,
+        is_missing: Callable[[Mark], bool] = lambda _: False,
+    ) -> None:
+        self.settings = settings
+        self.owner: Final = owner
+        self._was_recorded = was_recorded
+        self._is_missing = is_missing
+        self.dispatch: Final = Dispatch(settings, matching, on_room)
+        self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner)
+        self.elsewhere: Final = Elsewhere(self.ledger, self._is_to_come)
+        self.dispatch.ledger = self.ledger
+        # Bound directly, without wrapper methods: this is the message path.
+        acknowledging = Acknowledging(self.ledger, self._is_to_come)
+        self.acknowledge: Final = acknowledging.acknowledge
+        self.acknowledge_places: Final = acknowledging.acknowledge_places
+        self.refusal: Final = acknowledging.refusal
+        self.extend: Final = acknowledging.extend
+        self._has_more = False
+
+    # consumers
+
+    def attach(self, consumer: Consumer, content_filter: Hashable | None = None) -> None:
+        """Deliver to a consumer, or change its filter; messages that it holds stay leased.
+
+        Args:
+            consumer: the consumer.
+            content_filter: its filter, as the `Matching` understands it; None for all messages.
+        """
+        dispatch = self.dispatch
+        dispatch.supply(dispatch.seat(consumer), content_filter)
+
+    def detach(self, consumer: Consumer, now: int) -> None:
+        """Remove a consumer; its unacknowledged messages return to the queue, oldest first.
+
+        Under at-most-once they do not return.
+        """
+        seat = self.dispatch.seats.get(consumer)
+        if seat is None:
+            return
+        self.dispatch.cut_off(seat)
+        self._take_back(sorted(seat.held), now)
+        self.dispatch.dismiss(seat)
+        self.ledger.flush(now)
+
+    def detach_some(self, consumer: Consumer, now: int, most: int) -> bool:
+        """Return a batch of a departing consumer's messages to the queue, if there are very many.
+
+        Args:
+            consumer: the consumer; it gets no more messages.
+            now: the current time.
+            most: size of the batch.
+
+        Returns:
+            Whether more than `most` messages may be left; if not, `detach` returns the rest.
+        """
+        seat = self.dispatch.seats.get(consumer)
+        if seat is None or len(seat.held) <= most:
+            return False
+        self.dispatch.cut_off(seat)
+        if not seat.returning:
+            seat.returning = sorted(seat.held, reverse=True)
+        some = seat.returning[: -most - 1 : -1]  # from the end of the list: oldest first
+        del seat.returning[-most:]
+        self._take_back(some, now)
+        self.ledger.flush(now)
+        return True
+
+    def _take_back(self, places: Iterable[int], now: int) -> None:
+        """End leases of a departed consumer; under at-most-once, remove the messages."""
+        for place in places:
+            lease = self.ledger.end_lease(place)
+            if lease is None:
+                continue
+            self.ledger.counters.returned += 1
+            if self.ledger.entries.state(place) == SENT:
+                self.ledger.remove(place)
+            else:
+                self.ledger.give_back(place, lease, now)
+
+    def retire(self, consumer: Consumer) -> None:
+        """Deliver no more messages of this queue to a consumer, which keeps those that it has.
+
+        It keeps them until they are acknowledged, their leases end, or it is detached. Used when a
+        replaced subscription does not match this queue any more.
+        """
+        seat = self.dispatch.seats.get(consumer)
+        if seat is not None:
+            self.dispatch.cut_off(seat)
+            consumer.limits_changed()
+
+    # delivery
+
+    def deliver(self, now: int, effort: int = EFFORT, most: int = MOST_DELIVERED) -> list[Delivery]:
+        """Assign messages to consumers.
+
+        Args:
+            now: the current time; timeouts are processed first.
+            effort: limit of messages to match against filters.
+            most: limit of messages to deliver, barriers not counted; also of messages that return
+                because their leases have ended.
+
+        Returns:
+            Deliveries, in the order in which to send them. Those of at-most-once may be sent once
+            the event that they have caused is stored.
+        """
+        self.ledger.advance(now, most)
+        deliveries: list[Delivery] = []
+        self._has_more = (self.ledger.leases.next or now + 1) <= now
+        if self.ledger.is_overdue(now):  # expired messages must not be delivered
+            self._has_more = True
+            return deliveries
+        while True:
+            most = self._serve(now, effort, most, deliveries)
+            barriers = len(self.ledger.barriers)
+            if barriers:
+                deliveries += self._release_barriers(now)
+            if barriers == len(self.ledger.barriers):
+                return deliveries
+
+    def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
+        """Find messages and assign them; return how many more may be delivered."""
+        dispatch = self.dispatch
+        while True:
+            left = dispatch.look(effort)
+            shares = dispatch.serve(min(self.capacity, most))
+            deliveries += [self._hand_over(share, now) for share in shares]
+            most -= sum(len(share.places) for share in shares)
+            if most <= 0:
+                self._has_more = True
+                return 0
+            if dispatch.is_stalled or (left == effort and not dispatch.is_to_look_again):
+                return most
+            effort = left
+
+    @property
+    def capacity(self) -> int:
+        """Number of further messages that may be leased (MaxBacklog)."""
+        limit = self.settings.max_backlog
+        return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
+
+    def _hand_over(self, share: Share, now: int) -> Delivery:
+        """Lease messages to a consumer."""
+        ledger, settings = self.ledger, self.settings
+        seat, places, txids = share
+        period = settings.lease_period
+        until = None if period is None or settings.at_most_once else now + period
+        ledger.lease(Lease(seat, now, until, places))
+        if settings.at_most_once:
+            ledger.events.append(Sent(now, ledger.entries.marks(places)))
+        elif settings.records_deliveries:
+            ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
+        if ledger.watcher is not None:
+            ledger.watcher.went(places)
+        return Delivery(seat.consumer, txids, places, until)
+
+    def _release_barriers(self, now: int) -> list[Delivery]:
+        """Release barriers at the head of the queue to all consumers that they match."""
+        ledger = self.ledger
+        deliveries: list[Delivery] = []
+        while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
+            place = ledger.barriers[0]
+            consumers = self.dispatch.everybody_for(place)
+            if consumers is None:
+                if self.dispatch.is_consumed or place not in ledger.passed:
+                    break
+                consumers = []  # no consumer here, and another instance has released it
+            txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
+            deliveries += [
+                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
+                for consumer in consumers
+            ]
+            ledger.remove(place)
+            ledger.events.append(Released(now, [mark]))
+        return deliveries
+
+    @property
+    def is_behind(self) -> bool:
+        """True if `deliver` has left messages that consumers may wait for: call it again."""
+        return self._has_more or self.dispatch.is_behind
+
+    @property
+    def is_stalled(self) -> bool:
+        """True if `deliver` could not read messages: retry when that may have changed."""
+        return self.dispatch.is_stalled
+
+    def _is_to_come(self, mark: Mark) -> bool:
+        """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
+        if self.ledger.entries.has_come(mark):
+            return self._is_missing(mark)
+        return self.ledger.inactive > 0 or not self._was_recorded(mark)
+
+    # other instances
+
+    def transfer(self, marks: Iterable[Mark], owner: str, now: int) -> list[Mark]:
+        """Transfer messages to another instance, or to this one.
+
+        Returns:
+            The messages that changed owner: those that are here and not leased.
+        """
+        ledger = self.ledger
+        moved: list[Mark] = []
+        turns: list[int] = []
+        for mark in marks:
+            place = ledger.entries.find(mark)
+            if place is None or ledger.entries.state(place) in _STAY:
+                continue
+            title = ledger.title(place)
+            if title.owner != owner:
+                ledger.transfer(place, Title(title.turn + 1, owner), now)
+                moved.append(mark)
+                turns.append(title.turn + 1)
+        if moved:
+            ledger.events.append(Transferred(now, moved, owner, turns))
+        ledger.flush(now)
+        ledger.advance(now, MOST_DELIVERED)
+        return moved
+
+    def settle_ownership(self, marks: Iterable[Mark], owner: str, now: int) -> None:
+        """Assign messages that were published at two instances, and are owned by both, to one.
+
+        This instance may be neither of them: the two may not know of each other's message.
+        Consumers here keep the messages that they have.
+
+        Args:
+            marks: the messages.
+            owner: the name of the one of the two that is the later by name: see `Title`.
+            now: the current time.
+        """
+        ledger, title = self.ledger, Title(0, owner)
+        left: list[Mark] = []
+        for mark in marks:
+            place = ledger.entries.find(mark)
+            was_ours = place is not None and not ledger.entries.owner(place)
+            is_new = ledger.claim(mark, title, now, may_come=self._is_to_come(mark))
+            if is_new:
+                left.append(mark)
+                ledger.counters.owned_twice += was_ours
+        if left:
+            ledger.events.append(Transferred(now, left, owner, [0] * len(left)))
+        ledger.flush(now)
+
+    def hear(self, event: Event, now: int) -> None:
+        """Apply an event that another instance has recorded."""
+        self.elsewhere.hear(event, now)
+        self.ledger.flush(now)
+
+    def correct(self, claims: Iterable[tuple[Mark, Title]], now: int) -> None:
+        """Apply claims of ownership by other instances; see `Ledger.claim`."""
+        for mark, title in claims:
+            self.ledger.claim(mark, title, now, may_come=False)
+        self.ledger.flush(now)
+
+    # recorded events
+
+    def take_events(self) -> list[Event]:
+        """Return the events to record since the last call, in this order."""
+        ledger = self.ledger
+        if ledger.taken:
+            taken, ledger.taken = ledger.taken, {}
+            ledger.events.append(Acked(max(taken.values()), list(taken)))
+        if not ledger.events:
+            return []
+        events, ledger.events = ledger.events, []
+        return events
+
+    def replay(self, event: Event, came: int | None = None) -> None:
+        """Replay a recorded event, in log order.
+
+        Args:
+            event: the event.
+            came: arrival time of another instance's event, by the local clock; None if it is local.
+        """
+        if came is None:
+            recovery.replay(self.ledger, event)
+        else:
+            self.elsewhere.hear(event, came, is_over=True)
+
+    def finish_recovery(self, now: int) -> None:
+        """End the replay: expire messages that must not be delivered once more."""
+        self.elsewhere.finish_recovery()
+        recovery.finish(self.ledger, now)
+
+    @property
+    def oldest_txid(self) -> int | None:
+        """The txid of the oldest message in the queue; all messages before have left it.
+
+        None if it is empty. Recovery needs the journal from there on. Acknowledgements that wait
+        for their messages (`ledger.deferred`) may be older, and have to be kept separately.
+        """
+        ledger = self.ledger
+        head = ledger.entries.head
+        if head != ledger.entries.end:
+            return ledger.entries.txid(head)
+        return ledger.resume_txid if ledger.inactive else None
+
+    def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
+        """Restore acknowledgements that wait for their messages, before anything is replayed.
+
+        Args:
+            acks: their bookmarks, each with its arrival time.
+        """
+        for mark, came in acks:
+            self.ledger.deferred.add((mark,), came)
+
+    # timeouts
+
+    @property
+    def next_moment(self) -> int | None:
+        """The time at which to call `deliver` although nothing has happened, None for never.
+
+        It may be earlier than needed, and never is later.
+        """
+        return self.ledger.next_moment
+
+    # inspection
+
+    @property
+    def counters(self) -> Counters:
+        """Totals of the queue's events."""
+        return self.ledger.counters
+
+    @property
+    def depth(self) -> int:
+        """Number of messages in the queue, leased ones included."""
+        return self.ledger.depth
+
+    @property
+    def leased(self) -> int:
+        """Number of messages that consumers have and have not acknowledged."""
+        return len(self.ledger.leases)
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Notify a watcher of the visible messages, None for no watcher."""
+        self.ledger.watcher = watcher

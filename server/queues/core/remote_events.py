@@ -1,0 +1,112 @@
+"""Events that other instances have recorded of a queue that they share with this one.
+
+Their timestamps are from another clock, so their arrival times are used instead. Events arrive in
+the order in which they happened at their instance, but in no order relative to local events:
+messages may be leased here that were acknowledged there, or may not have arrived. Events of missing
+messages are retained until these arrive. A message that has left the queue there leaves it here.
+
+Source: AMPS User Guide, Replicated Queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from server.queues.core.events import Cancelled, Event, Leased, Mark, Released, Transferred
+from server.queues.core.message_state import Ledger
+from server.queues.core.ownership import Title
+from server.queues.core.states import FOREIGN, GONE, SENT
+
+FIRST_PACE: Final = 50_000
+"""The assumed pace of other instances, in microseconds, before it has been measured."""
+
+_LATEST: Final = 16
+"""Weight of the past in a moving average, relative to the latest value."""
+
+_LONG_AGO: Final = 0
+"""The time of a replay: nothing expires by it, because expirations are events by themselves."""
+
+
+class Elsewhere:
+    """Applies the events of other instances to the local messages.
+
+    Args:
+        ledger: the messages.
+        is_to_come: tells whether a message that is not here may still arrive.
+
+    Attributes:
+        pace: how long other instances take from the arrival of a message here to its end, in
+            microseconds; a moving average.
+    """
+
+    def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
+        self.pace = FIRST_PACE
+        self._ledger: Final = ledger
+        self._is_to_come: Final = is_to_come
+        self._unsure: list[Mark] = []
+
+    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
+        """Apply an event of another instance; nothing is recorded.
+
+        Args:
+            event: the event that the instance has recorded.
+            now: its arrival time.
+            is_over: whether it arrived in an earlier run of this instance, and is read from the
+                log.
+        """
+        ledger = self._ledger
+        match event:
+            case Released():
+                ledger.passed.update(place for _, place in ledger.known(event.marks))
+            case Cancelled():
+                for index, place in ledger.known(event.marks):
+                    attempts = ledger.attempt(place)
+                    attempts.cancels = max(attempts.cancels, event.counts[index])
+                    delay = event.retry_at[index] - event.at
+                    if delay > 0 and ledger.entries.state(place) == FOREIGN:
+                        ledger.delay(place, now + delay)
+            case Leased():
+                for _, place in ledger.known(event.marks):
+                    attempts = ledger.attempt(place)
+                    attempts.deliveries += 1
+                    attempts.last_consumer = event.consumer
+                    attempts.last_leased = now
+            case Transferred():
+                for mark, turn in zip(event.marks, event.turns, strict=False):
+                    self._claim(mark, Title(turn, event.owner), now, is_over=is_over)
+            case _:  # Acked, Deferred, Expired, Sent
+                self._end(event.marks, now, is_over=is_over)
+
+    def finish_recovery(self) -> None:
+        """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
+        ledger = self._ledger
+        unsure, self._unsure = self._unsure, []
+        over = [mark for mark in (*unsure, *ledger.titles.early) if not self._is_to_come(mark)]
+        ledger.deferred.drop(over)
+        ledger.titles.drop(over)
+
+    def _claim(self, mark: Mark, title: Title, now: int, *, is_over: bool) -> None:
+        may_come = is_over or self._is_to_come(mark)
+        self._ledger.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
+
+    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+        """Remove messages that have left the queue elsewhere."""
+        ledger, entries = self._ledger, self._ledger.entries
+        for mark in marks:
+            ledger.taken.pop(mark, None)
+            place = entries.find(mark)
+            state = GONE if place is None else entries.state(place)
+            if place is not None and state != GONE:
+                if state == SENT:
+                    continue
+                if state == FOREIGN:
+                    self.pace += (now - entries.time(place) - self.pace) // _LATEST
+                if ledger.end_lease(place) is not None:
+                    ledger.counters.ended_elsewhere += 1
+                ledger.remove(place)
+                ledger.counters.acknowledged += 1
+            elif is_over or self._is_to_come(mark):
+                ledger.deferred.add((mark,), now)
+                if is_over:
+                    self._unsure.append(mark)

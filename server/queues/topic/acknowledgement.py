@@ -1,0 +1,220 @@
+"""Acknowledgements of the messages of a queue: done, cancelled (returned) or expired.
+
+Source: AMPS User Guide, Acknowledging Messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from server.expressions import to_text
+from server.queues.core.inspection import everything
+from server.queues.core.states import GONE, SENT
+from server.queues.topic.filter_matcher import Wanted
+from server.queues.topic.queue_journal import NOBODY
+from server.storage.journal import JournalUnavailable
+
+if TYPE_CHECKING:
+    from server.expressions.tree import Expr
+    from server.queues.core import Mark, Queue, Way
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.filter_matcher import QueueMatching
+    from server.queues.topic.queue_journal import Recording
+
+_Thing = TypeVar("_Thing")
+
+_LOOKED_AT_ONCE: Final = 512
+"""Messages examined per time slice."""
+
+
+class Said(NamedTuple):
+    """The terms of an acknowledgement: its kind, and the client that sends it.
+
+    Attributes:
+        way: the kind of acknowledgement.
+        client: the number of the client's session.
+        publisher: its client hash and the sequence number of its command, 0 for none.
+        delay: microseconds until returned messages are available again; None for the queue's
+            default.
+    """
+
+    way: Way
+    client: int
+    publisher: tuple[int, int] = NOBODY
+    delay: int | None = None
+
+
+class Found(NamedTuple):
+    """The result of one batch of a search for messages.
+
+    Attributes:
+        looked_at: the number of messages examined.
+        places: the places in the queue of the messages found.
+    """
+
+    looked_at: int
+    places: Sequence[int]
+
+
+class Acknowledged(NamedTuple):
+    """The result of an acknowledgement.
+
+    Attributes:
+        looked_at: the number of messages examined.
+        matched: the number of messages that it referred to.
+        done: the number of messages that it took effect on.
+    """
+
+    looked_at: int
+    matched: int
+    done: int
+
+
+class Acknowledging:
+    """Executes acknowledgements for one queue.
+
+    Args:
+        core: the queue.
+        recording: appends the queue's events to the log.
+        make_matching: makes a matcher of filters, given the callback for a filter that fails.
+        on_change: called when messages may have left, or may be delivered again.
+        surroundings: the server's services for the queue.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        recording: Recording,
+        make_matching: Callable[[Callable[[Wanted, Exception], None]], QueueMatching],
+        on_change: Callable[[], None],
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._recording: Final = recording
+        self._make_matching: Final = make_matching
+        self._on_change: Final = on_change
+        self._surroundings: Final = surroundings
+
+    def acknowledge(self, marks: Sequence[Mark], said: Said) -> Acknowledged:
+        """Acknowledge messages by their bookmarks.
+
+        Raises:
+            JournalUnavailable: it cannot be recorded now. It takes effect nevertheless, and a
+                restart may undo it.
+        """
+        now = self._surroundings.now
+        result = self._core.acknowledge(marks, now, said.client, said.way, said.delay)
+        self._record(said)
+        return Acknowledged(len(marks), len(marks) - len(result.refused), result.done)
+
+    def extend(self, marks: Sequence[Mark], period: int | None, said: Said) -> Acknowledged:
+        """Extend or shorten leases of a client.
+
+        Args:
+            marks: the bookmarks of the messages.
+            period: the duration of the leases from now on, in microseconds; None for the queue's
+                lease period.
+            said: the client and its command.
+
+        Raises:
+            JournalUnavailable: the command's number cannot be recorded now.
+        """
+        now = self._surroundings.now
+        lasts = self._core.settings.lease_period if period is None else period
+        done = 0
+        if lasts is not None:
+            done = self._core.extend(marks, now + lasts, now, said.client).done
+        self._record(said)
+        return Acknowledged(len(marks), done, done)
+
+    def find_marks(self, marks: Sequence[Mark]) -> Iterator[Found]:
+        """Find the messages with some bookmarks that are in the queue, in batches."""
+        entries = self._core.ledger.entries
+        for some in _batches(iter(marks)):
+            there = map(entries.find, some)
+            yield Found(
+                len(some),
+                [
+                    one
+                    for one in there
+                    if one is not None and entries.state(one) not in (GONE, SENT)
+                ],
+            )
+
+    def find_matching(self, expr: Expr) -> Iterator[Found]:
+        """Find the messages that match a filter, leased or not, in batches.
+
+        Raises:
+            UnmatchedError: messages cannot be read at the moment.
+            Exception: the exception that the filter raised.
+        """
+        matching = self._make_matching(_fail)
+        matching.add(Wanted(to_text(expr), expr))
+        txids = self._core.ledger.entries.txids
+        for places in _batches(everything(self._core)):
+            matched = matching.match(txids(places))
+            found = [place for place, filters in zip(places, matched, strict=True) if filters]
+            yield Found(len(places), found)
+
+    def among(self, permitted: Expr, found: Iterator[Found]) -> Iterator[Found]:
+        """Restrict found messages to those that match a filter; others are not counted either.
+
+        Raises:
+            UnmatchedError: messages cannot be read at the moment.
+            Exception: the exception that the filter raised.
+        """
+        matching = self._make_matching(_fail)
+        matching.add(Wanted(to_text(permitted), permitted))
+        txids = self._core.ledger.entries.txids
+        for portion in found:
+            matched = matching.match(txids(portion.places)) if portion.places else ()
+            left = [
+                place for place, filters in zip(portion.places, matched, strict=True) if filters
+            ]
+            yield Found(len(left), left)
+
+    def find_keys(self, keys: Iterable[str]) -> Iterator[Found]:
+        """Find the messages with some SOW keys, in batches."""
+        numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
+        sow_key = self._core.ledger.entries.sow_key
+        for places in _batches(everything(self._core)):
+            found = [place for place in places if sow_key(place) in numbers]
+            yield Found(len(found), found)
+
+    def acknowledge_places(self, places: Sequence[int], said: Said) -> int:
+        """Acknowledge messages by their places.
+
+        Returns:
+            The number of messages that it took effect on.
+
+        Raises:
+            JournalUnavailable: as for `acknowledge`.
+        """
+        now = self._surroundings.now
+        result = self._core.acknowledge_places(places, now, said.client, said.way, said.delay)
+        self._record(said)
+        return result.done
+
+    @property
+    def is_log_crowded(self) -> bool:
+        """True if the log accepts entries, but too many wait to be written to it."""
+        journal = self._surroundings.log.journal
+        return journal.is_crowded and journal.refusal is None
+
+    def _record(self, said: Said) -> None:
+        self._recording.write(said.publisher)
+        self._on_change()
+        if not self._recording.is_up_to_date:
+            raise JournalUnavailable("the transaction log takes nothing at the moment")
+
+
+def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
+    """Split into batches of the size of a time slice."""
+    while batch := list(islice(things, _LOOKED_AT_ONCE)):
+        yield batch
+
+
+def _fail(_: Wanted, error: Exception) -> None:
+    raise error

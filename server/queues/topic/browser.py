@@ -1,0 +1,531 @@
+"""Read-only access to a queue: queries, and topics that are computed from its messages.
+
+The messages that no consumer has, and that may be delivered now, are visible as the records of a
+topic: each message is one record, and its key is its txid. No copies are stored. A query reads the
+messages in time slices, as they were when it began. The followers of the queue (views, conflated
+topics, aggregated subscriptions, actions) are notified of messages that come and go, in time slices
+as well: a message that has come and gone before its slice is never mentioned. Without followers,
+none of this is tracked.
+
+Sources: AMPS User Guide, Querying Queues as a View; Views and Aggregated Subscriptions over Queues.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from server.queues.core import Expired
+from server.queues.core.inspection import available, is_available, leases_of
+from server.queues.core.message_state import VISIBLE
+from server.queues.topic.filter_matcher import tell_leases
+from server.queues.topic.message_cache import Shelf
+from server.storage.journal import JournalUnreadable
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.query.adaptive_batch import Portions
+from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.query.record_order import Ordering, Ranking
+from server.storage.sow.record_table import RecordTable, TableOptions
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Change, Record
+from server.storage.sow.store import StoreError
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_delivery import MATCH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.queues.core import Departure, Event, Queue
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.message_cache import Shelved
+    from server.security.permissions import Permit
+    from server.storage.sow.query.query import QuerySpec
+    from server.topics.sow_topic import TopicWithRecords
+    from server.topics.subscriptions.subscription import Subscription
+
+_AT_ONCE: Final = 128
+"""Messages read per time slice."""
+_RETRY_SECONDS: Final = 1.0
+"""Delay before a failed read of the log is retried."""
+_MICROSECONDS: Final = 1_000_000
+_LAST_TXID: Final = (1 << 63) - 1
+_LONGEST_NUMBER: Final = 19
+"""Maximum number of digits of a txid."""
+_ROOM: Final = 1024 * 1024
+"""Bytes of memory for messages read back for followers and queries, kept for the next slice."""
+
+
+class Farewell(NamedTuple):
+    """A message that has left the queue without having been acknowledged.
+
+    Attributes:
+        body: the message.
+        correlation_id: the correlation id that its publisher set, empty for none.
+        departure: the reason, and the delivery counts.
+    """
+
+    body: bytes
+    correlation_id: str
+    departure: Departure
+
+
+class _Known(NamedTuple):
+    """The visibility of a message as followers know it, and as it is now.
+
+    Attributes:
+        was_seen: followers have been notified of the message.
+        is_seen: the message is visible now.
+    """
+
+    was_seen: bool
+    is_seen: bool
+
+
+class Browsing:
+    """The visible messages of one queue, and their followers.
+
+    Args:
+        core: the queue.
+        name: its name.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        shelf: the cache of recent messages.
+        surroundings: the server's services for the queue.
+
+    Attributes:
+        records: the visible messages as records, for queries.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        name: str,
+        message_type: MessageType,
+        functions: Functions,
+        shelf: Shelf,
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._shelf: Final = shelf
+        self._read_back: Final = shelf.sibling(_ROOM)
+        self._surroundings: Final = surroundings
+        self._follows = False
+        self._has_begun = False
+        self._pending: dict[int, _Known] = {}
+        self._oldest_pending = _LAST_TXID  # or one before that
+        self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
+        self._mourners: list[Callable[[Farewell], None]] = []
+        self._departed: deque[Departure] = deque()
+        self._oldest_departed = _LAST_TXID  # or one before that
+        self._queries: dict[QueueQuery, None] = {}
+        self._is_awake = False
+        self.records: Final = QueueRecords(self, name, message_type, functions)
+
+    # followers
+
+    @cached_property
+    def audience(self) -> TopicWithRecords:
+        """The subscriptions that follow the queue without consuming."""
+        return self._surroundings.topics.lookers_at(self.records)
+
+    def attach(self, subscription: Subscription, permit: Permit) -> None:
+        """Add a subscription that follows the queue. See `Audience.attach`."""
+        self.audience.attach(subscription, permit)
+        self._look_after()
+
+    def detach(self, subscription: Subscription) -> None:
+        """Remove a subscription that follows the queue; a no-op for others."""
+        self.audience.detach(subscription)
+        self._look_after()
+
+    def mourn(self, mourner: Callable[[Farewell], None]) -> Callable[[], None]:
+        """Add a callback for messages that leave the queue without having been acknowledged.
+
+        Args:
+            mourner: the callback.
+
+        Returns:
+            A function that removes the callback.
+        """
+        self._mourners.append(mourner)
+        return partial(self._mourners.remove, mourner)
+
+    def begin(self) -> None:
+        """Start to watch the queue, if it has followers; called when recovery is complete."""
+        self._has_begun = True
+        self._look_after()
+
+    def _look_after(self) -> None:
+        """Watch the core exactly as long as there are followers."""
+        audience = self.audience
+        wanted = self._has_begun and (audience.has_followers or audience.has_subscriptions)
+        if wanted == self._follows:
+            return
+        self._follows = wanted
+        self._pending.clear()
+        self._told.clear()
+        if wanted:
+            entries = self._core.ledger.entries
+            for place, attempts in self._core.ledger.all_attempts.items():
+                self._told[entries.txid(place)] = attempts.deliveries, attempts.last_leased
+        self._core.watch(self if wanted else None)
+
+    # notifications
+
+    def came(self, places: Sequence[int]) -> None:
+        """See `Watcher.came`."""
+        self._note(places, is_seen=True)
+
+    def went(self, places: Sequence[int]) -> None:
+        """See `Watcher.went`."""
+        self._note(places, is_seen=False)
+
+    def _note(self, places: Sequence[int], *, is_seen: bool) -> None:
+        pending = self._pending
+        for txid in map(self._core.ledger.entries.txid, places):
+            earlier = pending.get(txid)
+            was_seen = not is_seen if earlier is None else earlier.was_seen
+            pending[txid] = _Known(was_seen, is_seen)
+            self._oldest_pending = min(self._oldest_pending, txid)
+        self._wake()
+
+    def take_events(self, events: Sequence[Event]) -> None:
+        """Queue expired messages of `events` for the callbacks of `mourn`."""
+        if not self._mourners:
+            return
+        for event in events:
+            if isinstance(event, Expired):
+                self._departed += event.departures
+                oldest = min(departure.txid for departure in event.departures)
+                self._oldest_departed = min(self._oldest_departed, oldest)
+        if self._departed:
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self._surroundings.queue(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; the work is for all followers."""
+        return "", "what follows a queue"
+
+    def step(self) -> bool:
+        """Send the notifications of some messages. See `Sliced.step`."""
+        try:
+            self._tell_some()
+            self._bury_some()
+        except JournalUnreadable:
+            self._is_awake = False
+            self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)
+            return False
+        self._is_awake = bool(self._pending or self._departed)
+        return self._is_awake
+
+    def _tell_some(self) -> None:
+        txids = list(islice(self._pending, _AT_ONCE))
+        messages = self.read(txids)
+        envelope = Envelope(None, self._surroundings.clock.now())
+        for txid, message in zip(txids, messages, strict=True):
+            known = self._pending.pop(txid)
+            told = self._told.pop(txid, _NEVER)
+            previous = self._record(txid, message, told) if known.was_seen else None
+            record = None
+            if known.is_seen:
+                leases = self._leases(message)
+                if leases != _NEVER:
+                    self._told[txid] = leases
+                record = self._record(txid, message, leases)
+            if previous is not None or record is not None:
+                change = Change(str(txid), self.records.name, previous, record)
+                self.audience.announce(change, envelope, MATCH)
+        if not self._pending:
+            self._oldest_pending = _LAST_TXID
+
+    def _bury_some(self) -> None:
+        some = list(islice(self._departed, _AT_ONCE))
+        messages = self.read([departure.txid for departure in some])
+        for departure, message in zip(some, messages, strict=True):
+            self._departed.popleft()
+            if message is None:
+                continue
+            correlation_id = message.context.correlation_id or ""
+            for mourner in list(self._mourners):
+                mourner(Farewell(message.body, correlation_id, departure))
+        if not self._departed:
+            self._oldest_departed = _LAST_TXID
+
+    # reading
+
+    @property
+    def needed_from(self) -> int | None:
+        """The txid of the oldest message still to be read, even if it has left; None for none."""
+        if not (self._queries or self._pending or self._departed):
+            return None
+        needed = [query.needed_from for query in self._queries]
+        if self._pending:
+            needed.append(self._oldest_pending)
+        if self._departed:
+            needed.append(self._oldest_departed)
+        return min(needed, default=None)
+
+    def read(self, txids: Sequence[int]) -> list[Shelved | None]:
+        """Return messages; those not in the cache are read from the log, and are not added to it.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+        """
+        at_hand = map(self._shelf.at_hand, txids)
+        return [
+            self._read_back.get((txid,))[0] if message is None else message
+            for txid, message in zip(txids, at_hand, strict=True)
+        ]
+
+    def records_of(self, txids: Sequence[int]) -> list[Record]:
+        """Return messages as records, without those that are damaged in the log.
+
+        Raises:
+            StoreError: the log cannot be read at the moment.
+        """
+        try:
+            messages = self.read(txids)
+        except JournalUnreadable as problem:
+            raise StoreError(str(problem)) from None
+        return [
+            self._record(txid, message, self._leases(message))
+            for txid, message in zip(txids, messages, strict=True)
+            if message is not None
+        ]
+
+    def _record(self, txid: int, message: Shelved | None, leases: _Leases) -> Record:
+        name = self.records.name
+        if message is None:  # the message is damaged in the log
+            return Record(str(txid), b"", name, sequence=txid)
+        context = message.context
+        tell_leases(context, leases)
+        return Record(
+            str(txid),
+            message.body,
+            name,
+            message.moment * NANOSECONDS_IN_MICROSECOND,
+            sequence=txid,
+            correlation_id=context.correlation_id or "",
+            bookmark=context.bookmark or "",
+            context=context,
+        )
+
+    def _leases(self, message: Shelved | None) -> _Leases:
+        """Return the number of leases of a message, and the time of the last one."""
+        if message is None:
+            return _NEVER
+        return leases_of(self._core, message.mark)
+
+    def seen(self) -> NDArray[np.uint64]:
+        """Return the txids of the visible messages, in the order of delivery.
+
+        The result is the state that followers have been notified of: pending notifications are
+        still to come, and none of them repeats a message of the result.
+        """
+        txids = available(self._core)
+        if not self._pending:
+            return txids
+        untold = [txid for txid, known in self._pending.items() if not known.was_seen]
+        gone = [txid for txid, known in self._pending.items() if known.was_seen]
+        numbers = np.array([*untold, *gone], np.uint64)
+        seen = txids[~np.isin(txids, numbers)]
+        if gone:
+            seen = np.concatenate([seen, np.array(gone, np.uint64)])
+            if not self._core.settings.prioritized:
+                seen.sort()
+        return seen
+
+    @property
+    def count(self) -> int:
+        """The number of visible messages. See `seen`."""
+        counts, pending = self._core.ledger.entries.counts, self._pending.values()
+        untold = sum(known.is_seen - known.was_seen for known in pending)
+        return sum(counts[state] for state in VISIBLE) - untold
+
+    def find(self, txid: int) -> Record | None:
+        """Return the visible message with a txid, None if there is none."""
+        message = self.read((txid,))[0]
+        if message is None or not is_available(self._core, message.mark):
+            return None
+        return self._record(txid, message, self._leases(message))
+
+    def query(self, spec: QuerySpec) -> QueueQuery:
+        """Begin a query."""
+        query = QueueQuery(self, self.records.table, spec, self._queries.pop)
+        self._queries[query] = None
+        return query
+
+
+_Leases = tuple[int, int]
+"""The number of leases of a message, and the time of the last one in microseconds since 1970."""
+_NEVER: Final[_Leases] = (0, 0)
+
+
+class QueueRecords:
+    """The visible messages of a queue as the records of a topic. See `Keeper`.
+
+    Args:
+        browsing: knows the visible messages.
+        name: the queue's name.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+    """
+
+    is_container: Final = False
+    key_fields: Final = ()
+
+    def __init__(
+        self, browsing: Browsing, name: str, message_type: MessageType, functions: Functions
+    ) -> None:
+        self.name: Final = name
+        self.type_name: Final = message_type.name
+        self.table: Final = RecordTable(
+            _Seen(browsing), message_type, TableOptions(functions=functions)
+        )
+        self._browsing = browsing
+
+    def keeps(self, name: str) -> bool:
+        """See `Keeper.keeps`."""
+        return name == self.name
+
+    def query(self, spec: QuerySpec, now: int) -> QueueQuery:  # noqa: ARG002 - there is no past
+        """See `Keeper.query`."""
+        return self._browsing.query(spec)
+
+
+class _Seen(MemoryStore):
+    """A store without data of its own: its rows are the txids of messages."""
+
+    __slots__ = ("_browsing",)
+
+    def __init__(self, browsing: Browsing) -> None:
+        super().__init__()
+        self._browsing = browsing
+
+    def __len__(self) -> int:
+        """See `RecordStore.__len__`."""
+        return self._browsing.count
+
+    def row(self, identity: str) -> int | None:
+        """See `RecordStore.row`."""
+        found = self._browsing.find(int(identity)) if _is_number(identity) else None
+        return None if found is None else found.sequence
+
+    def record(self, row: int) -> Record:
+        """See `RecordStore.record`."""
+        found = self._browsing.records_of((row,))
+        return found[0] if found else Record(str(row), b"", "", sequence=row)
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """See `RecordStore.identities`."""
+        return ((str(txid), txid) for txid in self._browsing.seen().tolist())
+
+
+def _is_number(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= _LONGEST_NUMBER
+
+
+class QueueQuery(Iterator[list[Record]]):
+    """A query of a queue in execution. See `server.storage.sow.query.query.Query`.
+
+    Args:
+        browsing: reads messages.
+        table: describes the messages to filters.
+        spec: the query.
+        ended: called when the query has ended.
+
+    Attributes:
+        topic_matches: the number of messages that were visible when the query began.
+        matches: the number of matching messages so far.
+        needed_from: the txid of the oldest message that the query may read.
+    """
+
+    def __init__(
+        self,
+        browsing: Browsing,
+        table: RecordTable,
+        spec: QuerySpec,
+        ended: Callable[[QueueQuery, None], object],
+    ) -> None:
+        self._browsing: Final = browsing
+        self._spec: Final = spec
+        self._ended: Final = ended
+        txids = browsing.seen()
+        self.topic_matches: Final = len(txids)
+        self.matches = 0
+        if spec.keys is not None:
+            keys = [int(key) for key in spec.keys if _is_number(key)]
+            txids = txids[np.isin(txids, np.array(keys, np.uint64))]
+        self._txids: Final = txids
+        self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
+        self._portions: Final = Portions(spec.filter, _AT_ONCE)
+        self._test: Final = RecordTest(table, spec.filter, effort=self._portions.effort)
+        self._ordering: Final = Ordering(spec.order_by, table.message_type)
+        self._extract: Final = table.extractor(self._ordering.fields)
+        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
+        steps = self._ordered if spec.order_by else self._chosen if spec.filter else self._all
+        self._steps: Iterator[list[Record]] = steps()
+
+    def __next__(self) -> list[Record]:
+        """Execute one time slice of the query. See `Query.__next__`.
+
+        Raises:
+            StoreError: the log cannot be read at the moment.
+            TooCostlyError: the filter takes too long.
+        """
+        try:
+            return next(self._steps)
+        except StopIteration:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the query; a no-op if it has ended."""
+        self._steps = iter(())
+        self._ended(self, None)
+
+    def _matching(self) -> Iterator[list[Record]]:
+        start = 0
+        while start < len(self._txids):
+            some = self._txids[start : start + self._portions.size].tolist()
+            found = self._portions.test(partial(self._look_at, some))
+            if found is not None:
+                start += len(some)
+                self.matches += len(found)
+                yield found
+
+    def _look_at(self, txids: Sequence[int]) -> list[Record]:
+        return list(filter(self._test, self._browsing.records_of(txids)))
+
+    def _all(self) -> Iterator[list[Record]]:
+        """Return messages in the order of delivery; only those of the requested page are read."""
+        self.matches = len(self._txids)
+        wanted = self._txids[self._spec.skip_n : self._last]
+        for start in range(0, len(wanted), _AT_ONCE):
+            yield self._browsing.records_of(wanted[start : start + _AT_ONCE].tolist())
+
+    def _chosen(self) -> Iterator[list[Record]]:
+        for found in self._matching():
+            before = self.matches - len(found)
+            start = max(0, self._spec.skip_n - before)
+            yield found[start : None if self._last is None else max(0, self._last - before)]
+
+    def _ordered(self) -> Iterator[list[Record]]:
+        ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
+        for found in self._matching():
+            values = (self._extract(record.body) for record in found)
+            ranking.add(order.place(values, (record.sequence for record in found)))
+            yield []
+        for some in ranking.slices(_AT_ONCE):
+            yield self._browsing.records_of(some)

@@ -1,0 +1,104 @@
+"""The server's services for queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from server.queues.topic.peers import Fabric
+    from server.topics.record_source import Keeper
+    from server.topics.sow_topic import TopicWithRecords
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.rejection import Rejection
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class Target(Protocol):
+    """A topic that takes messages."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """See `Topic.publish`."""
+
+
+class Topics(Protocol):
+    """The topics of the server. See `TopicTable`."""
+
+    def find(self, message_type: str, name: str) -> Target:
+        """Return a topic, creating it if it does not exist."""
+
+    def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
+        """Return the topic for messages that are published to a queue."""
+
+    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
+        """Return True if a message of a topic can have left a queue with a letter in another topic.
+
+        Args:
+            message_type: the message type of all three.
+            queue: the name of the queue.
+            topic: the topic that the message was published to.
+            letters: the topic of the letter.
+
+        Returns:
+            False if there is no such queue, if the topic does not feed it, or if its letters are
+            published to another topic.
+        """
+
+    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+        """Make the topic that notifies the followers of a queue, which do not consume."""
+
+
+class Surroundings:
+    """The server's services for queues.
+
+    Attributes:
+        log: the transaction log.
+        topics: the other topics; used only after all of them exist.
+        clock: the time, and timers.
+        queue: schedules work in time slices.
+        events: the server's log.
+        fabric: the other instances.
+        group: the Group of this instance.
+        is_replicated: returns True if this instance replicates a topic, by message type and name.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        topics: Topics,
+        clock: Clock,
+        queue: Callable[[Sliced], None],
+        events: Log,
+        fabric: Fabric,
+        group: str,
+        is_replicated: Callable[[str, str], bool],
+    ) -> None:
+        self.log: Final = log
+        self.topics: Final = topics
+        self.clock: Final = clock
+        self.queue: Final = queue
+        self.events: Final = events
+        self.fabric: Final = fabric
+        self.group: Final = group
+        self.is_replicated: Final = is_replicated
+
+    @property
+    def now(self) -> int:
+        """The time of the steady clock, which queues use, in microseconds."""
+        return int(self.clock.steady() * _MICROSECONDS)
+
+    def steady(self, txids: Sequence[int], timestamps: Sequence[int]) -> Sequence[int]:
+        """Return the steady-clock times of log entries, none of them later than now."""
+        now, ahead = self.now, self.ahead
+        times = self.log.journal.steps.corrected(txids, timestamps)
+        return [min(time - ahead, now) for time in times]
+
+    @property
+    def ahead(self) -> int:
+        """Microseconds by which the wall clock is ahead of the steady one."""
+        return round(self.clock.ahead * _MICROSECONDS)

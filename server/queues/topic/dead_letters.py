@@ -1,0 +1,297 @@
+"""Dead letters: messages that leave a queue unacknowledged are published to another topic.
+
+Theory of operation. The expiry of a message is an entry of the log, and so is its dead letter,
+which comes after it: the unchanged message, with a correlation id that identifies the original.
+A message without its letter is pending. A later time slice reads the body and publishes the letter.
+
+A crash may come in between. So recovery folds letters like the queue itself: an expired message is
+pending until the fold reads its letter, which names the message by its bookmark and has an author
+that is not a client. Messages that are pending at the end of the fold are published then, and no
+letter is published twice. As long as a message is pending, the log is retained from this message
+on, and the fold begins no later than the entry of its expiry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from urllib.parse import parse_qsl, quote, urlencode
+
+from amperage.wire.bookmarks import client_hash
+from server.storage.journal import JournalUnreadable
+from server.storage.journal.format.layout import CLIENT
+from server.storage.journal.publisher_table import publisher_part, server_made_identity
+from server.topics.subscriptions.delivery.envelope import Envelope
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.queues.core import Departure, Expired, Mark
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.message_cache import Shelved
+    from server.storage.journal import Run
+
+_AT_ONCE: Final = 32
+"""Letters published per time slice."""
+_RETRY_SECONDS: Final = 1.0
+"""Delay before a failed read or write of the log is retried."""
+_LAST_TXID: Final = (1 << 63) - 1
+_PASSING: Final = "not stored"
+"""The rejection reason of a temporary failure, which is retried."""
+_LONGEST: Final = 65_535
+"""Maximum bytes of a correlation id in the log."""
+_MOST_FIELDS: Final = 16
+_PLAIN: Final = "|,/:"
+"""Characters that are not escaped, for readability."""
+
+
+class Letter(NamedTuple):
+    """The description of the original message in a dead letter: its correlation id, parsed.
+
+    Attributes:
+        queue: the queue of the message.
+        topic: the topic that the message was published to.
+        reasons: the reasons for its departure; see `Departure`.
+        deliveries: the number of its deliveries.
+        cancels: the number of times that consumers returned it.
+        last_consumer: the last consumer that leased it, empty for none.
+        mark: its bookmark.
+        correlation_id: its own correlation id, empty for none.
+    """
+
+    queue: str
+    topic: str
+    reasons: Sequence[str]
+    deliveries: int
+    cancels: int
+    last_consumer: str
+    mark: Mark
+    correlation_id: str
+
+    def to_text(self) -> str:
+        """Return the letter in URL query syntax, which every language has a parser for."""
+        client, sequence = self.mark
+        fields = {
+            "queue": self.queue,
+            "topic": self.topic,
+            "reason": ",".join(self.reasons),
+            "deliveries": str(self.deliveries),
+            "cancels": str(self.cancels),
+            "last_consumer": self.last_consumer,
+            "bookmark": f"{client}|{sequence}|",
+            "correlation_id": self.correlation_id,
+        }
+        there = {name: value for name, value in fields.items() if value}
+        text = _encode(there)
+        if len(text) > _LONGEST:
+            text = _encode({name: there[name] for name in there if name != "correlation_id"})
+        return text
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Parse a correlation id; return None if it is not that of a dead letter."""
+        try:
+            fields = dict(
+                parse_qsl(text, errors="surrogateescape", max_num_fields=_MOST_FIELDS),
+            )
+            client, sequence, _ = fields["bookmark"].split("|")
+            return cls(
+                fields["queue"],
+                fields["topic"],
+                fields["reason"].split(","),
+                int(fields["deliveries"]),
+                int(fields["cancels"]),
+                fields.get("last_consumer", ""),
+                (int(client), int(sequence)),
+                fields.get("correlation_id", ""),
+            )
+        except (ValueError, KeyError):
+            return None
+
+
+def _encode(fields: dict[str, str]) -> str:
+    return urlencode(fields, safe=_PLAIN, quote_via=quote, errors="surrogateescape")
+
+
+@dataclass(frozen=True)
+class Author:
+    """The server as a publisher. See `Client`.
+
+    Attributes:
+        client_name: its name, which no client should log on with.
+        message_type: the name of its message type.
+    """
+
+    client_name: str
+    message_type: str
+    number: int = -1
+    client_version: str = ""
+    connection_name: str = ""
+    address: str = ""
+    user: str = ""
+
+    @property
+    def client_hash(self) -> int:
+        """See `Client`."""
+        return client_hash(self.client_name)
+
+    def part(self, instance: str) -> int:
+        """Return the publisher part of its messages' bookmarks; it is the same in all runs.
+
+        See `publisher_part`.
+        """
+        return publisher_part(server_made_identity(self.client_hash, instance))
+
+
+class DeadLetters:
+    """The dead letters of one queue.
+
+    Args:
+        spec: the queue.
+        read: reads messages by their txids; None for a message that is damaged in the log.
+        surroundings: the server's services for the queue.
+
+    Attributes:
+        part: the publisher part of the letters' bookmarks; it is the same in all runs.
+    """
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        read: Callable[[Sequence[int]], list[Shelved | None]],
+        surroundings: Surroundings,
+    ) -> None:
+        self._queue: Final = spec.name
+        self._topic: Final = spec.dead_letter_topic
+        self._read: Final = read
+        self._surroundings: Final = surroundings
+        name = f"dead letters of {spec.message_type} queue {spec.name}"
+        self._author: Final = Author(name, spec.message_type)
+        self.part: Final = self._author.part(surroundings.log.instance)
+        # by message without a letter: the txid of the entry of its expiry, and its departure
+        self._pending: dict[Mark, tuple[int, Departure]] = {}
+        self._oldest = _LAST_TXID  # of these messages, or an older txid
+        self._has_begun = False
+        self._is_awake = False
+        self._is_failing = False
+
+    # pending messages
+
+    def take(self, event: Expired, txid: int) -> None:
+        """Add expired messages after their expiry has been recorded.
+
+        Args:
+            event: the recorded event.
+            txid: the txid of its entry.
+        """
+        if self._topic is None or not event.has_letters:
+            return
+        for mark, departure in zip(event.marks, event.departures, strict=True):
+            self._pending[mark] = txid, departure
+            self._oldest = min(self._oldest, departure.txid)
+        self._wake()
+
+    def recover(self, run: Run) -> None:
+        """Remove the pending messages that have letters among log entries of an earlier run."""
+        for position, row in enumerate(run.rows):
+            if publisher_part(row[CLIENT]) != self.part:
+                continue
+            letter = Letter.from_text(run.entry(position).correlation_id.decode(errors="replace"))
+            if letter is not None:
+                self._pending.pop(letter.mark, None)
+        self._forget_oldest()
+
+    def begin(self) -> None:
+        """Publish the pending letters; called when recovery is complete."""
+        self._has_begun = True
+        self._wake()
+
+    @property
+    def needed_from(self) -> int | None:
+        """The lowest txid of the messages still to be read, None if there are none."""
+        return self._oldest if self._pending else None
+
+    @property
+    def ends_from(self) -> int | None:
+        """The txid of the first entry of a pending message's expiry, None if there is none."""
+        for txid, _ in self._pending.values():
+            return txid
+        return None
+
+    def _forget_oldest(self) -> None:
+        if not self._pending:
+            self._oldest = _LAST_TXID
+
+    # publishing
+
+    def _wake(self) -> None:
+        if self._has_begun and self._pending and not self._is_awake:
+            self._is_awake = True
+            self._surroundings.queue(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; the work is not for a particular client."""
+        return "", "dead letters"
+
+    def step(self) -> bool:
+        """Publish some letters. See `Sliced.step`."""
+        some = list(islice(self._pending.items(), _AT_ONCE))
+        try:
+            messages = self._read([departure.txid for _, (_, departure) in some])
+        except JournalUnreadable as problem:
+            self._try_later(str(problem))
+            return False
+        for (mark, (_, departure)), message in zip(some, messages, strict=True):
+            if message is None:
+                self._complain(mark, "the message is damaged in the transaction log")
+            elif (refusal := self._publish(mark, departure, message)) is not None:
+                self._try_later(refusal)
+                return False
+            del self._pending[mark]
+        self._is_failing = False
+        self._forget_oldest()
+        self._is_awake = bool(self._pending)
+        return self._is_awake
+
+    def _publish(self, mark: Mark, departure: Departure, message: Shelved) -> str | None:
+        """Publish a letter; return the problem if it is to be retried, else None."""
+        letter = Letter(
+            self._queue,
+            message.tray.topic,
+            departure.reasons,
+            departure.deliveries,
+            departure.cancels,
+            departure.last_consumer,
+            mark,
+            message.context.correlation_id or "",
+        )
+        surroundings = self._surroundings
+        author = replace(self._author, user=message.context.user or "")
+        envelope = Envelope(author, surroundings.clock.now(), letter.to_text())
+        topic = surroundings.topics.find(self._author.message_type, self._topic or "")
+        for rejection in topic.publish((message.body,), envelope):
+            if rejection.reason == _PASSING:
+                return rejection.detail
+            self._complain(mark, f"{rejection.reason}: {rejection.detail}")
+        return None
+
+    def _complain(self, mark: Mark, problem: str) -> None:
+        client, sequence = mark
+        self._surroundings.events.emit(
+            "1D-0020",
+            queue=self._queue,
+            bookmark=f"{client}|{sequence}|",
+            topic=self._topic,
+            problem=problem,
+        )
+
+    def _try_later(self, problem: str) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            self._surroundings.events.emit(
+                "1D-0019", queue=self._queue, topic=self._topic, problem=problem
+            )
+        self._is_awake = False
+        self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)

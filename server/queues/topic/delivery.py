@@ -1,0 +1,249 @@
+"""Delivers the messages of a queue: the core assigns messages to consumers, this module sends them.
+
+The work is done in time slices. If the log cannot be read at the moment, all deliveries of the
+queue are paused for a while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, cast
+
+from server.queues.topic.delivery_batch import QueueRun, lease_key
+from server.queues.topic.stalled_consumers import Unread
+from server.storage.journal import JournalUnreadable
+from server.topics.subscriptions.delivery.delivery import deliver_run
+from server.topics.subscriptions.limits.failures import give_up_on
+
+if TYPE_CHECKING:
+    from server.queues.core import Consumer, Delivery, Queue
+    from server.queues.core.leases import Lease
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.depth_refill import Refilling
+    from server.queues.topic.message_batch import Part
+    from server.queues.topic.message_cache import Shelf
+    from server.queues.topic.queue_journal import Recording
+    from server.queues.topic.shared_queue import Membership
+    from server.topics.subscriptions.delivery.delivery import Delivery as MessageDelivery
+    from server.topics.subscriptions.subscription import Subscription
+
+_MICROSECONDS: Final = 1_000_000
+_SENT_AT_ONCE: Final = 256
+"""Messages delivered per time slice."""
+_MATCHED_AT_ONCE: Final = 512
+"""Messages matched against the filters of consumers per time slice."""
+_RETRY_SECONDS: Final = 1.0
+"""Delay before a failed read of the log is retried."""
+_LEAST_DELAY: Final = 0.001
+_PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
+
+
+class Delivering:
+    """Delivers the messages of one queue.
+
+    Args:
+        core: the queue.
+        name: its name.
+        shelf: reads the messages.
+        refilling: activates messages beyond TargetQueueDepth.
+        recording: appends the queue's events to the log.
+        membership: requests messages from other instances, and transfers some.
+        delivery_for: makes the delivery that frames messages for subscriptions; see `Topic`.
+        surroundings: the server's services for the queue.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        name: str,
+        shelf: Shelf,
+        refilling: Refilling,
+        recording: Recording,
+        membership: Membership,
+        delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._name: Final = name
+        self._shelf: Final = shelf
+        self._refilling: Final = refilling
+        self._recording: Final = recording
+        self._membership: Final = membership
+        self._delivery_for: Final = delivery_for
+        self._surroundings: Final = surroundings
+        self._deliveries: dict[Subscription, MessageDelivery] = {}
+        self._unread: Final = Unread(surroundings.clock)
+        self._outgoing: deque[Delivery] = deque()
+        self._is_awake = False
+        self._is_stalled = False
+        self._timer_at: int | None = None
+        self._cancel_timer: Callable[[], None] = _nothing
+
+    def wake(self) -> None:
+        """Schedule a delivery slice, unless deliveries are paused."""
+        if not self._is_awake and not self._is_stalled:
+            self._is_awake = True
+            self._surroundings.queue(self)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Forget an ended subscription; a no-op if nothing was delivered to it."""
+        self._deliveries.pop(subscription, None)
+        self._unread.forget(subscription.consumer)
+
+    def cannot_read(self, problem: JournalUnreadable) -> None:
+        """Log an unreadable log, and pause all deliveries for a while."""
+        self._surroundings.events.emit("1D-0015", queue=self._name, problem=problem)
+        self._is_stalled = True
+        self._later(_RETRY_SECONDS)
+
+    # slices
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`; the work is for all consumers."""
+        return "", "queue"
+
+    def step(self) -> bool:
+        """Deliver some messages. See `Sliced.step`."""
+        is_short = self._refill()
+        has_decided = not self._outgoing
+        if has_decided:
+            self._decide()
+        self._send_some(is_fresh=has_decided)
+        if not self._is_stalled:
+            if self._outgoing or self._core.is_behind or is_short or not has_decided:
+                return True
+            if self._membership.step():
+                return True
+            self._watch_time()
+        self._is_awake = False
+        return False
+
+    def _refill(self) -> bool:
+        """Activate more messages; return True if there are more to activate at once."""
+        try:
+            return self._refilling.refill(_SENT_AT_ONCE)
+        except JournalUnreadable as problem:
+            self.cannot_read(problem)
+            return False
+
+    def _decide(self) -> None:
+        now = self._surroundings.now
+        deliveries = self._core.deliver(now, _MATCHED_AT_ONCE, _SENT_AT_ONCE)
+        if not self._core.settings.at_most_once:
+            self._outgoing += deliveries
+        elif deliveries:
+            self._recording.when_stored(partial(self._send_recorded, deliveries))
+        self._recording.write()
+
+    def _send_recorded(self, deliveries: Sequence[Delivery]) -> None:
+        """Send at-most-once messages; their departure is durable, so they cannot go to others."""
+        self._outgoing += deliveries
+        self.wake()
+
+    # sending
+
+    def _send_some(self, *, is_fresh: bool) -> None:
+        """Send the messages of one slice.
+
+        Args:
+            is_fresh: the deliveries were decided in this slice, so no lease can have changed.
+        """
+        left = _SENT_AT_ONCE
+        while self._outgoing and left > 0:
+            delivery = self._outgoing.popleft()
+            if len(delivery.txids) > left:
+                self._outgoing.appendleft(_part(delivery, left, len(delivery.txids)))
+                delivery = _part(delivery, 0, left)
+            left -= len(delivery.txids)
+            try:
+                self._send(delivery, is_fresh=is_fresh)
+            except JournalUnreadable as problem:
+                self._outgoing.appendleft(delivery)
+                self.cannot_read(problem)
+                return
+
+    def _send(self, delivery: Delivery, *, is_fresh: bool) -> None:
+        if delivery.consumer not in self._core.dispatch.seats:
+            return  # the consumer has been detached meanwhile, and its leases have ended
+        subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
+        txids = delivery.txids if is_fresh else self._still_leased(delivery)
+        found = list(self._shelf.find(txids))
+        there = [part for part in found if part is not None]
+        until, ahead = delivery.lease_until, self._surroundings.ahead
+        lease = lease_key(None if until is None else until + ahead)
+        for alike in [there] if len(there) == 1 else _alike(there):
+            self._hand_over(subscription, QueueRun(alike, lease))
+        self._unread.sent(delivery.consumer, self._surroundings.now, until)
+
+    def _still_leased(self, delivery: Delivery) -> Sequence[int]:
+        """Return the txids of a delivery that are still leased to its consumer.
+
+        Any client may acknowledge messages, even before they are sent, and leases may end.
+        """
+        if delivery.is_barrier:
+            return delivery.txids
+        consumer = delivery.consumer
+        leases = list(map(self._core.ledger.leases.by_place.get, delivery.places))
+        if not any(_is_over(lease, consumer) for lease in set(leases)):
+            return delivery.txids
+        return [
+            txid
+            for txid, lease in zip(delivery.txids, leases, strict=True)
+            if not _is_over(lease, consumer)
+        ]
+
+    def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
+        try:
+            delivery = self._deliveries.get(subscription)
+            if delivery is None:
+                delivery = self._deliveries[subscription] = self._delivery_for([subscription])
+            deliver_run(run, delivery)
+        except Exception as error:  # of any kind: it must not affect the other consumers
+            give_up_on((subscription,), error)
+
+    # time
+
+    def _watch_time(self) -> None:
+        moments = (self._core.next_moment, self._membership.next_moment)
+        moment = min((one for one in moments if one is not None), default=None)
+        if moment is None or (self._timer_at is not None and self._timer_at <= moment):
+            return
+        self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _LEAST_DELAY))
+        self._timer_at = moment
+
+    def _later(self, seconds: float) -> None:
+        self._cancel_timer()
+        self._timer_at = None
+        self._cancel_timer = self._surroundings.clock.call_later(seconds, self._wake_by_timer)
+
+    def _wake_by_timer(self) -> None:
+        self._timer_at = None
+        self._cancel_timer = _nothing
+        self._is_stalled = False
+        self.wake()
+
+
+def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
+    """Return True if the current lease of a message is not, or no longer, the consumer's."""
+    return lease is None or lease.seat.consumer is not consumer
+
+
+def _alike(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """Group messages of the same publisher with the same header keys."""
+    return (list(alike) for _, alike in groupby(parts, _PUBLISHER_AND_KEYS))
+
+
+def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
+    return delivery._replace(
+        txids=delivery.txids[start:stop],
+        places=delivery.places[start:stop],
+    )
+
+
+def _nothing() -> None:
+    """Cancel no timer: the default while none is set."""

@@ -1,0 +1,88 @@
+"""Batches of a queue's messages that are delivered to one consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, TypeVar
+
+from amperage.wire.framing import frame_run
+from server.topics.subscriptions.delivery.envelope import Envelope, iso_timestamp
+
+if TYPE_CHECKING:
+    from server.queues.topic.message_batch import Part
+
+_MICROSECONDS = 1_000_000
+_Value = TypeVar("_Value")
+
+
+class QueueRun:
+    """Messages of one publisher that one consumer gets together; see `MessageRun`.
+
+    They always carry their bookmarks, by which they are acknowledged, and the end of the lease if
+    there is one (AMPS Command Reference, LeasePeriod).
+
+    Args:
+        parts: the messages; all their batches have the same publisher and header keys.
+        lease: the header key for the end of the lease, empty for none.
+    """
+
+    __slots__ = ("_keys", "_lease", "_parts", "bodies")
+
+    def __init__(self, parts: Sequence[Part], lease: bytes) -> None:
+        self._parts = parts
+        self._lease = lease
+        self.bodies: Sequence[bytes] = _joined([part.of(part.tray.bodies) for part in parts])
+        self._keys = parts[0].tray.keys
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def frames(
+        self,
+        left: bytes,
+        right: bytes,
+        presented: Sequence[bytes] | None,
+        *,
+        timestamp: bool,
+        bookmark: bool,  # noqa: ARG002 - a message of a queue always has one
+        record: bool,  # noqa: ARG002 - the messages are from the log, which has no records
+    ) -> bytes:
+        """See `MessageRun`."""
+        parts = self._parts
+        varying = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
+        sequences = _joined([part.of(part.tray.sequences) for part in parts])
+        columns: list[Sequence[int | bytes]] = [sequences]
+        if timestamp:
+            varying += b',"ts":"%s"'
+            moments = _joined([part.of(part.tray.moments) for part in parts])
+            columns.append([_moment_text(moment) for moment in moments])
+        start, keys, end = (text.replace(b"%", b"%%") for text in (left, self._keys, right))
+        bodies = self.bodies if presented is None else presented
+        return frame_run(start + b',"l":%d' + keys + varying + end, bodies, columns)
+
+    def envelope(self, position: int) -> Envelope:
+        """See `MessageRun`."""
+        for part in self._parts:
+            if position < len(part.positions):
+                break
+            position -= len(part.positions)
+        tray, place = part.tray, part.positions[position]
+        envelope = copy(tray.envelope(place))
+        envelope.received = tray.moments[place] / _MICROSECONDS
+        envelope.bookmark = f"{tray.client}|{tray.sequences[place]}|"
+        envelope.keys += envelope.bookmark_key + self._lease
+        return envelope
+
+
+def _joined(pieces: Sequence[Sequence[_Value]]) -> Sequence[_Value]:
+    return pieces[0] if len(pieces) == 1 else [value for piece in pieces for value in piece]
+
+
+def _moment_text(microseconds: int) -> bytes:
+    return iso_timestamp(microseconds / _MICROSECONDS).encode()
+
+
+def lease_key(until: int | None) -> bytes:
+    """Return the header key of a lease's end, as JSON text with a leading comma; empty for none."""
+    return b"" if until is None else b',"lp":"%s"' % _moment_text(until)

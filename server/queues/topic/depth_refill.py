@@ -1,0 +1,80 @@
+"""Activates messages beyond TargetQueueDepth as soon as the depth of the queue permits.
+
+Source: AMPS User Guide, Configuring Queues in a SOW (TargetQueueDepth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.storage.journal import MESSAGES, Span
+
+if TYPE_CHECKING:
+    from server.queues.core import Queue
+    from server.queues.topic.enqueue import Entrance
+    from server.storage.journal import Cursor
+    from server.storage.journal import Topic as TopicName
+    from server.topics.transaction_log import TransactionLog
+
+
+class Refilling:
+    """Reads messages from the log up to the TargetQueueDepth of one queue.
+
+    Args:
+        core: the queue.
+        entrance: selects the messages that enter.
+        log: the log with the messages.
+        is_fed_by: returns True if the messages of a topic are for the queue.
+        wake: called when the log has more to read than before.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        entrance: Entrance,
+        log: TransactionLog,
+        is_fed_by: Callable[[TopicName], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self._core: Final = core
+        self._entrance: Final = entrance
+        self._log: Final = log
+        self._is_fed_by: Final = is_fed_by
+        self._wake: Final = wake
+        self._cursor: Cursor | None = None  # exists only while there are inactive messages
+        self._waits_for_log = False
+
+    def refill(self, most: int) -> bool:
+        """Activate messages.
+
+        Args:
+            most: the maximum number of messages to read.
+
+        Returns:
+            True if there are more to activate at once.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+        """
+        ledger = self._core.ledger
+        if not ledger.inactive:
+            self._cursor = None
+        wanted = min(ledger.wanted, most)
+        if not wanted or self._waits_for_log:
+            return False
+        cursor = self._cursor
+        if cursor is None:
+            span = Span(ledger.resume_txid - 1)
+            cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
+        for run in cursor.read_on(wanted).runs():
+            self._entrance.enter(run, ledger.admit)
+        if ledger.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._waits_for_log = True
+            self._log.when_longer(self._log_is_longer)
+            return False
+        return ledger.wanted > 0
+
+    def _log_is_longer(self) -> None:
+        self._waits_for_log = False
+        self._wake()

@@ -1,0 +1,32 @@
+"""Descriptions of single messages of a queue, for log entries, reports and the admin interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.queues.core.inspection import obstacles
+from server.storage.journal import JournalUnreadable
+
+if TYPE_CHECKING:
+    from server.queues.core import Queue
+
+
+def bookmark_of(queue: Queue, place: int) -> str:
+    """Return the bookmark of a message, in the form that clients use."""
+    client, sequence = queue.ledger.entries.mark(place)
+    return f"{client}|{sequence}|"
+
+
+def why_it_stays(queue: Queue, place: int, now: int) -> str:
+    """Describe the reasons why a message is not delivered.
+
+    Args:
+        queue: the queue of the message.
+        place: its place in the queue.
+        now: the time, in microseconds since 1970.
+    """
+    try:
+        found = obstacles(queue, place, now)
+    except JournalUnreadable as problem:
+        return f"the transaction log cannot be read: {problem}"
+    return "; ".join(obstacle.text for obstacle in found) or "is about to be delivered"

@@ -1,0 +1,259 @@
+"""Selects the log entries that enter a queue, and computes their details (priority and others).
+
+A queue without expressions parses no body: some bodies are not valid for their message type.
+
+Source: AMPS User Guide, Configuring Queues in a SOW (Filter, Priority, BarrierExpression). OrderKey
+is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.expressions import Kind, parse, references
+from server.expressions.backends.compile_message import compile_value
+from server.expressions.inference import as_read
+from server.expressions.numerals import numeral
+from server.message_types.base import BodyError
+from server.queues.core import Details
+from server.queues.core.details import NO_DETAILS
+from server.storage.journal.format.layout import (
+    CLIENT,
+    EXPIRATION,
+    SEQUENCE,
+    SOW_KEY,
+    TIMESTAMP,
+    TXID,
+)
+from server.storage.journal.publisher_table import publisher_part
+from server.topics.log_feed import recorded_of
+from server.topics.subscriptions.matching.filter_set import FilterSet
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.expressions import Functions
+    from server.expressions.message_context import MessageContext
+    from server.message_types.base import MessageType
+    from server.storage.journal import Run
+    from server.storage.journal.format.layout import Row
+    from server.topics.log_feed import Recorded
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.matching.filter_set import Filter
+
+_MICROSECONDS: Final = 1_000_000
+_LARGEST: Final = 1 << 64
+
+Failed = Callable[[Exception], None]
+"""Callback for an expression of the configuration that raised an exception."""
+
+
+class Enter(Protocol):
+    """Enqueues messages of one publisher; see `Queue.enqueue`."""
+
+    def __call__(
+        self,
+        txids: Sequence[int],
+        times: Sequence[int],
+        client: int,
+        sequences: Sequence[int],
+        details: Details,
+    ) -> None:
+        """Enqueue the messages."""
+
+
+class Strangers(Protocol):
+    """Knows the publishers of messages that are only for other queues of the same topics."""
+
+    def on(self, path: str) -> frozenset[int]:
+        """Return the publisher parts of their bookmarks, for messages with a path.
+
+        See `publisher_part`.
+        """
+
+
+class Entrance:
+    """Decides which messages enter a queue.
+
+    Args:
+        spec: the queue.
+        message_type: parses bodies.
+        functions: the functions that expressions may call.
+        on_failure: called when an expression fails.
+        first_owner: returns the instance that owns a message, by its path; empty for this one.
+        strangers: knows the publishers of messages that are only for other queues of the topics.
+        steady: returns the steady-clock times of log entries, by their txids and timestamps.
+    """
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: Failed,
+        first_owner: Callable[[str], str],
+        strangers: Strangers,
+        steady: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
+    ) -> None:
+        self._steady = steady
+        self._first_owner = first_owner
+        self._strangers = strangers
+        self._filters = FilterSet(message_type, functions, lambda _, error: on_failure(error))
+        self._filter = self._add(spec.filter, functions)
+        self._barrier = self._add(spec.barrier_expression, functions)
+        self._priority, self._key = (
+            None if text is None else _Value(text, message_type, functions)
+            for text in (spec.priority, spec.order_key)
+        )
+
+    def _add(self, text: str | None, functions: Functions) -> Filter | None:
+        if text is None:
+            return None
+        return self._filters.add(parse(text, Kind.STABLE_FILTER, functions))
+
+    def enter(self, run: Run, into: Enter) -> None:
+        """Enqueue the admitted messages of a run, in the order of the log.
+
+        Args:
+            run: messages of the log.
+            into: enqueues messages; called with those of one publisher at a time.
+        """
+        if self._filters or self._priority or self._key:
+            for position in range(len(run.rows)):
+                recorded, details = self.admit(recorded_of(run.entry(position)))
+                if recorded.bodies:
+                    moments = self._steady(recorded.txids, (recorded.moment,))
+                    into(recorded.txids, moments, recorded.client, recorded.sequences, details)
+            return
+        path = run.origin.path
+        owner, strangers = self._first_owner(path), self._strangers.on(path)
+        for (client, lifetime, has_key), alike in groupby(run.rows, _alike):
+            if publisher_part(client) in strangers:
+                continue
+            rows = list(alike)
+            details = NO_DETAILS
+            if lifetime or has_key or owner:
+                details = Details(
+                    lifetimes=[lifetime * _MICROSECONDS] * len(rows) if lifetime else None,
+                    sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
+                    owners=[owner] * len(rows) if owner else None,
+                )
+            txids = [row[TXID] for row in rows]
+            into(
+                txids,
+                self._steady(txids, [row[TIMESTAMP] for row in rows]),
+                client,
+                [row[SEQUENCE] for row in rows],
+                details,
+            )
+
+    def admit(self, recorded: Recorded) -> tuple[Recorded, Details]:
+        """Select the messages that enter the queue.
+
+        Returns:
+            The selected messages, and their details.
+        """
+        barriers = None
+        if publisher_part(recorded.client) in self._strangers.on(recorded.path):
+            return pick(recorded, ()), NO_DETAILS
+        if self._filters:
+            recorded, barriers = self._chosen(recorded)
+        count = len(recorded.bodies)
+        lifetime = recorded.lifetime
+        priority, key = self._priority, self._key
+        owner = self._first_owner(recorded.path)
+        if not (lifetime or recorded.sow_keys or priority or key or barriers or owner):
+            return recorded, NO_DETAILS
+        return recorded, Details(
+            barriers=barriers,
+            lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
+            priorities=list(map(_as_priority, priority.of(recorded))) if priority else None,
+            keys=list(map(_as_key, key.of(recorded))) if key else None,
+            sow_keys=recorded.sow_keys or None,
+            owners=[owner] * count if owner else None,
+        )
+
+    def _chosen(self, recorded: Recorded) -> tuple[Recorded, Sequence[bool] | None]:
+        matched = [
+            self._filters.match(body, context)
+            for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
+        ]
+        if self._filter is not None:
+            chosen = [at for at, filters in enumerate(matched) if self._filter in filters]
+            if len(chosen) < len(matched):
+                recorded = pick(recorded, chosen)
+                matched = [matched[at] for at in chosen]
+        if self._barrier is None:
+            return recorded, None
+        return recorded, [self._barrier in filters for filters in matched]
+
+
+def _alike(row: Row) -> tuple[int, int, bool]:
+    """Return the batch key: publisher, lifetime, and whether there is a SOW key."""
+    return row[CLIENT], row[EXPIRATION], row[SOW_KEY] > 0
+
+
+class _Value:
+    """Evaluates an expression for messages."""
+
+    def __init__(self, text: str, message_type: MessageType, functions: Functions) -> None:
+        expr = parse(text, Kind.VALUE, functions)
+        layout = tuple(references(expr))
+        self._extract = message_type.extractor([reference.path for reference in layout])
+        self._evaluate = compile_value(as_read(expr, message_type), functions, layout)
+
+    def of(self, recorded: Recorded) -> Iterator[object]:
+        """Return the value for each message, None where there is none."""
+        for body, context in zip(recorded.bodies, _contexts(recorded), strict=True):
+            try:
+                yield self._evaluate(self._extract(body), context)
+            except (BodyError, ArithmeticError):
+                yield None
+
+
+def _as_priority(value: object) -> float | None:
+    """Return a value as a number, None if it is not one (AMPS User Guide, Priority Queues).
+
+    A number beyond either end of the scale, of any size, is clamped to that end.
+    """
+    number = numeral(value) if isinstance(value, str) else value
+    if isinstance(number, int | float):
+        return max(min(number, _LARGEST), -1)  # NaN stays NaN
+    return None
+
+
+def _as_key(value: object) -> int:
+    """Return the core's form of an order key: 0 for none, otherwise a 64-bit hash that is not 0.
+
+    The hash may differ after a restart, and different keys may rarely collide.
+    """
+    return 0 if value is None else hash(value) % _LARGEST or 1
+
+
+def _contexts(recorded: Recorded) -> list[MessageContext]:
+    """Return the context of each message for expressions."""
+    return [
+        context_of(recorded.envelope, recorded.topic, body, (recorded.client, sequence))
+        for body, sequence in zip(recorded.bodies, recorded.sequences, strict=True)
+    ]
+
+
+def context_of(
+    envelope: Envelope, topic: str, body: bytes, mark: tuple[int, int]
+) -> MessageContext:
+    """Return the context of a message for expressions; its topic is the one it was published to."""
+    context = envelope.context(topic, body)
+    client, sequence = mark
+    context.bookmark = f"{client}|{sequence}|"
+    return context
+
+
+def pick(recorded: Recorded, positions: Sequence[int]) -> Recorded:
+    """Return the messages at some positions."""
+    return recorded._replace(
+        bodies=[recorded.bodies[at] for at in positions],
+        txids=[recorded.txids[at] for at in positions],
+        sequences=[recorded.sequences[at] for at in positions],
+        sow_keys=[recorded.sow_keys[at] for at in positions] if recorded.sow_keys else (),
+    )

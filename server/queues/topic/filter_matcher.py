@@ -1,0 +1,148 @@
+"""Matches messages of a queue against its consumers' filters. See `server.queues.core.Matching`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.tree import Call, walk
+from server.queues.core import UnmatchedError
+from server.storage.journal import JournalUnreadable
+from server.topics.subscriptions.matching.filter_set import FilterSet
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.message_context import MessageContext
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+    from server.queues.core import Mark
+    from server.queues.topic.message_batch import Part
+    from server.queues.topic.message_cache import Shelf
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.matching.filter_set import Filter
+
+
+_MICROSECONDS: Final = 1_000_000
+_OF_LEASES: Final = frozenset({"last_leased", "lease_count"})
+"""Context fields of a message that may change between matches."""
+
+
+class Wanted(NamedTuple):
+    """A consumer's filter; equal filters are evaluated once per message.
+
+    Attributes:
+        text: its normal form.
+        expr: its tree.
+    """
+
+    text: str
+    expr: Expr
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wanted) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+class QueueMatching:
+    """Evaluates filters for messages that are identified by their txids.
+
+    Args:
+        shelf: reads the messages.
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        on_failure: called when a filter fails.
+        on_unreadable: called when messages cannot be read.
+        leases: returns the number of leases of a message, and the time of the last one, by its
+            bookmark.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: Callable[[Wanted, Exception], None],
+        on_unreadable: Callable[[JournalUnreadable], None],
+        leases: Callable[[Mark], tuple[int, int]],
+    ) -> None:
+        self._functions = functions
+        self._leases = leases
+        self._shelf = shelf
+        self._filters = FilterSet(message_type, functions, self._failed)
+        self._on_failure = on_failure
+        self._on_unreadable = on_unreadable
+        self._wanted: dict[Filter, Wanted] = {}
+        self._known: dict[Wanted, Filter] = {}
+
+    def add(self, content_filter: Hashable) -> None:
+        """See `Matching.add`."""
+        wanted = cast(Wanted, content_filter)
+        filter_ = self._filters.add(wanted.expr)
+        self._known[wanted], self._wanted[filter_] = filter_, wanted
+
+    def discard(self, content_filter: Hashable) -> None:
+        """See `Matching.discard`."""
+        filter_ = self._known.pop(cast(Wanted, content_filter))
+        del self._wanted[filter_]
+        self._filters.remove(filter_)
+
+    def may_change(self, content_filter: Hashable) -> bool:
+        """See `Matching.may_change`."""
+        return any(
+            isinstance(node, Call) and self._functions[node.name].reads in _OF_LEASES
+            for node in walk(cast(Wanted, content_filter).expr)
+        )
+
+    def cost(self, content_filter: Wanted, queue: str) -> FilterCost | None:
+        """Return the cost of a filter; None if it is not evaluated here.
+
+        Args:
+            content_filter: the filter.
+            queue: the queue's name.
+        """
+        filter_ = self._known.get(content_filter)
+        return None if filter_ is None else self._filters.cost(filter_, queue)
+
+    def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
+        """See `Matching.match`.
+
+        Raises:
+            UnmatchedError: the messages cannot be read at the moment.
+        """
+        results: list[Collection[Hashable]] = []
+        try:
+            parts = list(self._shelf.find(txids))
+        except JournalUnreadable as problem:
+            self._on_unreadable(problem)
+            raise UnmatchedError(str(problem)) from problem
+        for part in parts:
+            results += [()] if part is None else self._match_part(part)
+        return results
+
+    def _match_part(self, part: Part) -> Sequence[Collection[Hashable]]:
+        filters, wanted, tray = self._filters, self._wanted, part.tray
+        filters.expect(len(part.positions))
+        if not filters.asks_for_context:
+            match = filters.match
+            return [
+                [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(tray.bodies)
+            ]
+        results: list[Collection[Hashable]] = []
+        for at in part.positions:
+            context = tray.context(at)
+            tell_leases(context, self._leases(tray.mark(at)))
+            results.append([wanted[one] for one in filters.match(tray.bodies[at], context)])
+        return results
+
+    def _failed(self, filter_: Filter, error: Exception) -> None:
+        self._on_failure(self._wanted[filter_], error)
+
+
+def tell_leases(context: MessageContext, leases: tuple[int, int]) -> None:
+    """Set the number of leases and the time of the last one (microseconds) in a context."""
+    count, last = leases
+    context.lease_count = count
+    context.last_leased = last / _MICROSECONDS if count else None

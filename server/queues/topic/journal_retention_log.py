@@ -1,0 +1,61 @@
+"""Logs which message of a queue prevents the removal of journals.
+
+A message that no consumer acknowledges retains all of the log after it, and the operator would not
+notice before the disk is full. So whenever a journal due for removal must stay for a queue, a log
+entry names the queue's oldest message, and the reason why it is still there.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from server.queues.topic.descriptions import bookmark_of, why_it_stays
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from server.queues.core import Queue
+    from server.queues.topic.context import Surroundings
+
+_SAY_AGAIN: Final = 3600.0
+"""Minimum seconds between two log entries: the check for removable journals runs every second."""
+_MICROSECONDS: Final = 1_000_000
+
+
+class Forgotten:
+    """Reports the oldest message of one queue when a journal must stay for it.
+
+    Args:
+        core: the queue.
+        name: its name.
+        surroundings: the server's services for the queue.
+    """
+
+    def __init__(self, core: Queue, name: str, surroundings: Surroundings) -> None:
+        self._core: Final = core
+        self._name: Final = name
+        self._surroundings: Final = surroundings
+        self._silent_until = 0.0
+
+    def in_the_way(self, path: Path, end: int) -> None:
+        """Log why a journal due for removal stays, at most once an hour.
+
+        Args:
+            path: the journal.
+            end: the txid after its last entry.
+        """
+        entries, now = self._core.ledger.entries, self._surroundings.clock.steady()
+        place = entries.head
+        if now < self._silent_until or place == entries.end or entries.txid(place) >= end:
+            return
+        self._silent_until = now + _SAY_AGAIN
+        moment = int(now * _MICROSECONDS)
+        self._surroundings.events.emit(
+            "1D-0018",
+            path=path,
+            queue=self._name,
+            bookmark=bookmark_of(self._core, place),
+            age=timedelta(seconds=max(moment - entries.time(place), 0) // _MICROSECONDS),
+            why=why_it_stays(self._core, place, moment),
+        )

@@ -1,0 +1,255 @@
+"""Batches of messages of one publisher that were received or read from the log together.
+
+Common properties are stored once, individual ones in columns: a single message becomes an object
+only on request.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby, islice, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from server.queues.topic.enqueue import context_of
+from server.storage.journal.format.layout import CLIENT, SEQUENCE, TIMESTAMP, TXID
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
+
+if TYPE_CHECKING:
+    from server.expressions.message_context import MessageContext
+    from server.storage.journal import Run
+    from server.topics.log_feed import Recorded
+    from server.topics.subscriptions.delivery.envelope import Envelope
+
+_Value = TypeVar("_Value")
+
+_STRETCH: Final = 4
+"""Low bits of a txid, which number the entries within a stretch."""
+_EACH: Final = 110
+_EACH_READ_BACK: Final = 550
+_TOGETHER: Final = 880
+"""Memory overhead beyond the bodies, in bytes, as measured: of a message, for its objects and its
+place in all columns and tables; of a message read back, much more, for its log record is kept as
+well; and of a `Tray`."""
+
+
+class Tray:
+    """A batch of one publisher's messages in log order, with no others of the queue between them.
+
+    Args:
+        topic: the topic that they were published to.
+        client: the publisher part of their bookmarks.
+        txids: their txids.
+        sequences: the sequence numbers in their bookmarks.
+        bodies: their bodies, as recorded.
+        moments: the times of their recording, in microseconds since 1970.
+        envelope: returns the envelope of the message at a position.
+        overhead: bytes of memory per message besides its body.
+
+    Attributes:
+        keys: header keys that all of them carry, as JSON text, each with its leading comma.
+        size: approximate bytes of memory of the batch.
+    """
+
+    __slots__ = (
+        "_first",
+        "_is_dense",
+        "_last",
+        "bodies",
+        "client",
+        "envelope",
+        "keys",
+        "moments",
+        "sequences",
+        "size",
+        "topic",
+        "txids",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        client: int,
+        txids: Sequence[int],
+        sequences: Sequence[int],
+        bodies: Sequence[bytes],
+        moments: Sequence[int],
+        envelope: Callable[[int], Envelope],
+        overhead: int,
+    ) -> None:
+        self.topic = topic
+        self.client = client
+        self.txids = txids
+        self.sequences = sequences
+        self.bodies = bodies
+        self.moments = moments
+        self.envelope = envelope
+        self.keys = envelope(0).keys
+        self.size = sum(map(len, bodies)) + overhead * len(bodies) + _TOGETHER
+        self._first, self._last = txids[0], txids[-1]
+        self._is_dense = self._last - self._first == len(txids) - 1
+
+    def has(self, txid: int) -> bool:
+        """Return True if a message is in this batch."""
+        if not self._first <= txid <= self._last:
+            return False
+        return self._is_dense or self.txids[self._position(txid)] == txid
+
+    def _position(self, txid: int) -> int:
+        """Return the position of a message of this batch."""
+        return txid - self._first if self._is_dense else bisect_left(self.txids, txid)
+
+    def positions(self, txids: Sequence[int], start: int = 0) -> Sequence[int]:
+        """Return the positions of consecutive `txids`, up to the first one not in this batch.
+
+        Args:
+            txids: the txids of messages.
+            start: the index in `txids` of the first one, which is in this batch.
+
+        Returns:
+            The positions, as a range if they are adjacent.
+        """
+        own, first = self.txids, self._position(txids[start])
+        most = min(len(own) - first, len(txids) - start)
+        if most == 1 or list(own[first : first + most]) == list(txids[start : start + most]):
+            return range(first, first + most)
+        positions: list[int] = []
+        for txid in islice(txids, start, None):
+            if not self.has(txid):
+                break
+            positions.append(self._position(txid))
+        return positions
+
+    def stretches(self) -> Iterable[int]:
+        """Return the stretches of the log that contain its messages. See `TrayIndex`."""
+        if self._is_dense:
+            return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
+        return {txid >> _STRETCH for txid in self.txids}
+
+    def mark(self, position: int) -> tuple[int, int]:
+        """Return the bookmark of a message as numbers."""
+        return self.client, self.sequences[position]
+
+    def context(self, position: int) -> MessageContext:
+        """Return the context of a message: the data besides its fields that filters may read."""
+        mark = self.mark(position)
+        return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
+
+
+class TrayIndex:
+    """Finds the `Tray` of a message.
+
+    The log is divided into stretches, and the index maps each stretch to the batches that have
+    messages in it. So the cost per message of a large batch is close to zero, and the lookup of a
+    small batch scans few others.
+    """
+
+    def __init__(self) -> None:
+        self._trays: dict[int, list[Tray]] = {}
+
+    def add(self, tray: Tray) -> None:
+        """Add a batch."""
+        trays = self._trays
+        for stretch in tray.stretches():
+            if stretch in trays:
+                trays[stretch].append(tray)
+            else:
+                trays[stretch] = [tray]
+
+    def discard(self, tray: Tray) -> None:
+        """Remove a batch."""
+        trays = self._trays
+        for stretch in tray.stretches():
+            alike = trays[stretch]
+            if len(alike) == 1:
+                del trays[stretch]
+            else:
+                alike.remove(tray)
+
+    def find(self, txid: int) -> Tray | None:
+        """Return the batch of a message, None if it is in none."""
+        for tray in self._trays.get(txid >> _STRETCH, ()):
+            if tray.has(txid):
+                return tray
+        return None
+
+    def between(self, first: int, last: int) -> set[int]:
+        """Return the indexed txids from `first` to `last`, and possibly some outside."""
+        stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
+        trays = {tray for stretch in stretches for tray in self._trays.get(stretch, ())}
+        return {txid for tray in trays for txid in tray.txids}
+
+    def clear(self) -> None:
+        """Remove all batches."""
+        self._trays.clear()
+
+
+class Part(NamedTuple):
+    """Some messages of a batch.
+
+    Attributes:
+        tray: the batch.
+        positions: their positions in it; see `Tray.positions`.
+    """
+
+    tray: Tray
+    positions: Sequence[int]
+
+    def of(self, column: Sequence[_Value]) -> Sequence[_Value]:
+        """Return their values in one of the batch's columns."""
+        positions = self.positions
+        if isinstance(positions, range):
+            return column[positions.start : positions.stop]
+        return [column[position] for position in positions]
+
+
+def tray_of(recorded: Recorded) -> Tray:
+    """Make the batch of messages that have just been recorded."""
+    envelope, count = recorded.envelope, len(recorded.txids)
+    return Tray(
+        recorded.topic,
+        recorded.client,
+        recorded.txids,
+        recorded.sequences,
+        recorded.bodies,
+        [recorded.moment] * count,
+        lambda _: envelope,
+        _EACH,
+    )
+
+
+def trays_of(run: Run, known: Collection[int]) -> Iterator[Tray]:
+    """Make the batches of messages that were read from the log.
+
+    Args:
+        run: the messages.
+        known: the txids of messages to exclude.
+    """
+    clients, txids = run.column(CLIENT), run.column(TXID)
+    if not run.has_extras and len(set(clients)) == 1 and not any(txid in known for txid in txids):
+        yield _logged_tray(run, 0, len(txids))
+        return
+    apart = range(len(txids)) if run.has_extras else repeat(0)  # extras differ between messages
+    keys = zip(clients, [txid in known for txid in txids], apart, strict=False)
+    start = 0
+    for (_, is_known, _), alike in groupby(keys):
+        stop = start + len(list(alike))
+        if not is_known:
+            yield _logged_tray(run, start, stop)
+        start = stop
+
+
+def _logged_tray(run: Run, start: int, stop: int) -> Tray:
+    rows, bodies = run.rows[start:stop], run.data[start:stop]
+    if run.has_extras:
+        bodies = [run.entry(position).body for position in range(start, stop)]
+    return Tray(
+        run.topic.name,
+        rows[0][CLIENT],
+        [row[TXID] for row in rows],
+        [row[SEQUENCE] for row in rows],
+        bodies,
+        [row[TIMESTAMP] for row in rows],
+        lambda position: LoggedEnvelope(run.entry(start + position)),
+        _EACH_READ_BACK,
+    )

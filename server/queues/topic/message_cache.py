@@ -1,0 +1,186 @@
+"""The message cache of a queue: recent bodies are in memory, all others are read from the log.
+
+A queue stores txids, and the log stores messages. The newest messages are usually delivered next,
+so they are cached in a `Shelf` up to a limit. On a cache miss, the message is read from the log
+together with the messages after it, because a queue that is behind is delivered in log order.
+
+Messages that are not on stable storage yet cannot be read back, so they are kept beyond the limit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.queues.topic.message_batch import Part, Tray, TrayIndex, tray_of, trays_of
+from server.storage.journal import MESSAGES, Span
+from server.storage.journal.format.layout import TXID
+
+if TYPE_CHECKING:
+    from server.expressions.message_context import MessageContext
+    from server.storage.journal import Topic as TopicName
+    from server.storage.journal.read.cursor import Cursor
+    from server.topics.log_feed import Recorded
+    from server.topics.transaction_log import TransactionLog
+
+_ROOM: Final = 32 * 1024 * 1024
+"""Maximum bytes of a queue's message cache."""
+
+_AT_ONCE: Final = 512
+"""Entries read back per batch."""
+
+_SHORT_WAY: Final = 4096
+"""Entries: up to this distance ahead the cursor reads on, beyond it a new cursor seeks."""
+
+
+class Shelved(NamedTuple):
+    """One message in the cache.
+
+    Attributes:
+        tray: its batch.
+        position: its position in the batch.
+    """
+
+    tray: Tray
+    position: int
+
+    @property
+    def body(self) -> bytes:
+        """The body, as recorded."""
+        return self.tray.bodies[self.position]
+
+    @property
+    def moment(self) -> int:
+        """The time of its recording, in microseconds since 1970."""
+        return self.tray.moments[self.position]
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Its bookmark as numbers."""
+        return self.tray.mark(self.position)
+
+    @property
+    def context(self) -> MessageContext:
+        """Its context: the data besides its fields that filters may read."""
+        return self.tray.context(self.position)
+
+
+class Shelf:
+    """The message cache of one queue.
+
+    Args:
+        log: the log, which has all messages.
+        wanted: returns True for topics that feed the queue.
+        room: maximum bytes of cached messages.
+
+    Attributes:
+        bytes_put: bytes of all messages that were cached when they were recorded.
+        size: bytes of the messages cached now.
+    """
+
+    def __init__(
+        self, log: TransactionLog, wanted: Callable[[TopicName], bool], room: int = _ROOM
+    ) -> None:
+        self._log = log
+        self._wanted = wanted
+        self._room = room
+        self._index = TrayIndex()
+        self._order: deque[Tray] = deque()  # oldest first
+        self.bytes_put = 0
+        self.size = 0
+        self._cursor: Cursor | None = None
+
+    def sibling(self, room: int) -> Shelf:
+        """Return another cache of the same queue, for readers that are not consumers."""
+        return Shelf(self._log, self._wanted, room)
+
+    def at_hand(self, txid: int) -> Shelved | None:
+        """Return a cached message, None if it would have to be read from the log."""
+        tray = self._index.find(txid)
+        return None if tray is None else Shelved(tray, tray.positions((txid,))[0])
+
+    def put(self, recorded: Recorded) -> None:
+        """Cache messages that have just been recorded."""
+        tray = tray_of(recorded)
+        self.bytes_put += tray.size
+        self._keep(tray)
+        if self.size > self._room:
+            self._make_room()
+
+    def clear_up(self, first: int | None) -> None:
+        """Evict the oldest batches, as far as all their messages have left the queue.
+
+        Args:
+            first: the txid of the oldest message that is still needed; None if none is.
+        """
+        if first is None:
+            self._index.clear()
+            self._order.clear()
+            self.size = 0
+            return
+        order = self._order
+        while order and order[0].txids[-1] < first:
+            self._drop(order.popleft())
+
+    def find(self, txids: Sequence[int]) -> Iterator[Part | None]:
+        """Find messages by their txids, in the given order.
+
+        Returns:
+            Adjacent messages of one batch together; None for each message that is damaged in the
+            log.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+        """
+        start = 0
+        while start < len(txids):
+            tray = self._index.find(txids[start]) or self._read_back(txids[start])
+            if tray is None:
+                yield None
+                start += 1
+            else:
+                positions = tray.positions(txids, start)
+                yield Part(tray, positions)
+                start += len(positions)
+
+    def get(self, txids: Sequence[int]) -> list[Shelved | None]:
+        """Return messages one by one. See `find`."""
+        messages: list[Shelved | None] = []
+        for part in self.find(txids):
+            if part is None:
+                messages.append(None)
+            else:
+                messages += [Shelved(part.tray, position) for position in part.positions]
+        return messages
+
+    def _keep(self, tray: Tray) -> None:
+        self._index.add(tray)
+        self._order.append(tray)
+        self.size += tray.size
+
+    def _drop(self, tray: Tray) -> None:
+        self._index.discard(tray)
+        self.size -= tray.size
+
+    def _make_room(self) -> None:
+        """Evict the oldest batches that can be read back, down to the limit."""
+        order, durable = self._order, self._log.durable
+        while self.size > self._room and order and order[0].txids[-1] <= durable:
+            self._drop(order.popleft())
+
+    def _read_back(self, txid: int) -> Tray | None:
+        """Read the batch of a message from the log; return None if it is damaged there."""
+        cursor = self._cursor
+        if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
+            cursor = self._log.journal.replay(Span(txid - 1), self._wanted, MESSAGES)
+            self._cursor = cursor
+        while cursor.position < txid and not cursor.is_caught_up:
+            for run in cursor.read_on(_AT_ONCE).runs():
+                known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
+                for read in trays_of(run, known):
+                    self._keep(read)
+        tray = self._index.find(txid)
+        if self.size > self._room:
+            self._make_room()
+        return tray

@@ -1,0 +1,74 @@
+"""The interface of queues to other instances.
+
+Queues are created before replication is set up: until `use` has been called, and in an instance
+that does not replicate, there are no other instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from server.queues.core import Mark
+    from server.replication.core import Known
+
+
+class Post(Protocol):
+    """Sends messages ("words") to other instances. See `Links`."""
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """Send a message to an instance, without a guarantee of arrival."""
+
+    def reach(self, name: str) -> bool | None:
+        """Return True if an instance can be reached; None if that is not known."""
+
+
+Hear = Callable[[str, str, bytes], None]
+"""Callback for a received word: the instance that it is for, its sender, and its body."""
+
+
+class Fabric:
+    """The services of replication for shared queues."""
+
+    def __init__(self) -> None:
+        self._post: Post | None = None
+        self._known: Known | None = None
+        self._listeners: Final[dict[str, Hear]] = {}
+
+    def use(self, post: Post, known: Known) -> None:
+        """Connect queues with other instances from now on.
+
+        Args:
+            post: sends words to them.
+            known: the sequence numbers that this instance has received from each publisher.
+        """
+        self._post = post
+        self._known = known
+
+    def listen(self, subject: str, hear: Hear) -> None:
+        """Register the callback for words with a subject."""
+        self._listeners[subject] = hear
+
+    def receive(self, to: str, sender: str, subject: str, body: bytes) -> None:
+        """Pass on a received word; it is for this instance, or for one that cannot be reached."""
+        hear = self._listeners.get(subject)
+        if hear is not None:
+            hear(to, sender, body)
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """See `Post.say`."""
+        if self._post is not None:
+            self._post.say(to, subject, body)
+
+    def reach(self, name: str) -> bool | None:
+        """See `Post.reach`."""
+        return False if self._post is None else self._post.reach(name)
+
+    def is_missing(self, mark: Mark) -> bool:
+        """Return True if a message has not arrived although later ones of its publisher have."""
+        if self._known is None:
+            return False
+        client, sequence = mark
+        highest = self._known.highest(client)
+        return sequence <= highest and len(self._known.unknown(client, (sequence,))) > 0

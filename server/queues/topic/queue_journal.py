@@ -1,0 +1,133 @@
+"""Appends a queue's events to the log, in order, each before any later event.
+
+Events that the log does not accept at the moment are kept, and the append is retried.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.queues.core import Expired, encode
+from server.queues.core.events import shifted
+from server.storage.journal import JournalUnavailable, Kind
+from server.storage.journal.format.entry import NO_ORIGIN
+
+if TYPE_CHECKING:
+    from server.queues.core import Event, Queue
+    from server.queues.topic.browser import Browsing
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.dead_letters import DeadLetters
+    from server.storage.journal import TopicHandle
+
+_RETRY_SECONDS: Final = 1.0
+"""Delay before a refused append to the log is retried."""
+
+NOBODY: Final = (0, 0)
+"""Stands for no publisher: the events are recorded without a command's sequence number."""
+
+
+class Recording:
+    """Appends the events of one queue to the log.
+
+    Args:
+        core: the queue.
+        name: its name, under which events are recorded.
+        message_type: the name of its message type.
+        domain: distinguishes it from other queues of that name; see `server.queues.core.Within`.
+        browsing: is notified of the events, too.
+        letters: notified of recorded expiries, to publish dead letters.
+        surroundings: the server's services for the queue.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        name: str,
+        message_type: str,
+        domain: str,
+        browsing: Browsing,
+        letters: DeadLetters,
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._name: Final = name
+        self._message_type: Final = message_type
+        self._domain: Final = domain
+        self._browsing: Final = browsing
+        self._letters: Final = letters
+        self._surroundings: Final = surroundings
+        self._handle: TopicHandle | None = None
+        self._unrecorded: deque[Event] = deque()
+        self._waiting: list[Callable[[], None]] = []
+        self._is_to_retry = False
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """True if the log has accepted all events."""
+        return not self._unrecorded
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """Call `then` when all events up to the next `write` are on stable storage."""
+        self._waiting.append(then)
+
+    def write(self, publisher: tuple[int, int] = NOBODY) -> None:
+        """Append the pending events to the log.
+
+        Args:
+            publisher: the client hash of the client that has caused them, and the sequence number
+                of its command, which is recorded with them; 0 for none.
+        """
+        events = self._core.take_events()
+        self._browsing.take_events(events)
+        self._unrecorded += events
+        if not self._unrecorded and not self._waiting and not publisher[1]:
+            return
+        try:
+            self._append(*publisher)
+        except JournalUnavailable:
+            self._retry_later()
+            return
+        if publisher[1]:
+            self._surroundings.log.refusals.came(publisher[0], (publisher[1],))
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            self._surroundings.log.when_durable(then)
+
+    def _append(self, client: int, sequence: int) -> None:
+        """Append the pending events; the last one carries the command's sequence number."""
+        journal, notes = self._surroundings.log.journal, self._surroundings.log.notes
+        if self._handle is None:
+            self._handle = journal.topic(self._message_type, self._name)
+        refusals = self._surroundings.log.refusals
+        if sequence and refusals.is_any:
+            refusals.before(client, sequence)
+        before = 0 if notes is None else journal.last_sequence(client)
+        while self._unrecorded:
+            event = self._unrecorded[0]
+            number = sequence if len(self._unrecorded) == 1 else 0
+            event = shifted(event, self._surroundings.ahead)
+            body = encode(event, self._domain)
+            txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
+            self._unrecorded.popleft()
+            if notes is not None:
+                topic = self._handle.topic
+                notes.take_one(client, before, number, body, txid, topic, NO_ORIGIN)
+            if isinstance(event, Expired):
+                self._letters.take(event, txid)
+            if number:
+                return
+        if sequence:
+            journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
+            if notes is not None:
+                notes.take_numbers(client, before, (sequence,), journal.last_txid)
+
+    def _retry_later(self) -> None:
+        if not self._is_to_retry:
+            self._is_to_retry = True
+            self._surroundings.clock.call_later(_RETRY_SECONDS, self._retry)
+
+    def _retry(self) -> None:
+        self._is_to_retry = False
+        self.write()

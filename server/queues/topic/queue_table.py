@@ -1,0 +1,74 @@
+"""The queues of an instance, and the topics that feed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from server.expressions.topic_names import select_topics
+from server.queues.topic.queue_topic import QueueTopic
+from server.queues.topic.redrive import Strangers, redriver
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.queues.topic.context import Surroundings
+
+
+class Queues:
+    """All queues.
+
+    Args:
+        specs: their configurations.
+        message_types: the message types that parse bodies, by name.
+        functions: the functions that expressions may call.
+        instance: the name of this instance.
+        surroundings: the server's services for queues.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[QueueSpec],
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        instance: str,
+        surroundings: Surroundings,
+    ) -> None:
+        specs = list(specs)
+        redrivers = {spec.ref: redriver(spec.message_type, spec.name) for spec in specs}
+        self._topics = {
+            (spec.message_type, spec.name): QueueTopic(
+                spec,
+                message_types[spec.message_type],
+                functions,
+                instance,
+                select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
+                Strangers((redrivers[one.ref] for one in specs if one is not spec), instance),
+                surroundings,
+            )
+            for spec in specs
+        }
+
+    def __iter__(self) -> Iterator[QueueTopic]:
+        return iter(self._topics.values())
+
+    def find(self, message_type: str, name: str) -> QueueTopic | None:
+        """Return the queue with a name, None if there is none."""
+        return self._topics.get((message_type, name))
+
+    def when_recorded(self, then: Callable[[], None]) -> None:
+        """Call `then` when the log has accepted all events so far; at once if it already has."""
+        behind = next((queue for queue in self if not queue.recording.is_up_to_date), None)
+        if behind is None:
+            then()
+        else:
+            behind.recording.when_stored(lambda: self.when_recorded(then))
+
+    def fed_by(self, message_type: str, name: str) -> list[QueueTopic]:
+        """Return the queues that take the messages of a topic."""
+        return [
+            queue
+            for queue in self._topics.values()
+            if queue.message_type.name == message_type and queue.source.matches(name)
+        ]

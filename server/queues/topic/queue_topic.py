@@ -1,0 +1,421 @@
+"""A queue as a topic: messages come from the log, and go to one consumer each.
+
+    a publish ---> the underlying topic ---> the log ---> QueueTopic.take ---> Ledger.enqueue
+    a time slice ---> Delivering.step ---> Queue.deliver ---> the consumers' outboxes
+    sow_delete ---> Acknowledging.acknowledge ---> Queue.acknowledge ---> an entry of the log
+
+The core (server/queues/core/) makes all decisions. This package connects it to the server: bodies,
+the log, time slices and timers, and the connections of consumers. Every event of the core is
+recorded in the log under the queue's own name, before any later event.
+
+Source: AMPS User Guide, Message Queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from server.expressions import to_text
+from server.queues.core import Cancelled, Expired, Queue, Within, decode_within, settings_of
+from server.queues.core.events import shifted, with_delays_from
+from server.queues.core.inspection import leases_of
+from server.queues.topic.acknowledgement import Acknowledging
+from server.queues.topic.browser import Browsing
+from server.queues.topic.dead_letters import DeadLetters
+from server.queues.topic.delivery import Delivering
+from server.queues.topic.depth_refill import Refilling
+from server.queues.topic.enqueue import Entrance
+from server.queues.topic.filter_matcher import QueueMatching, Wanted
+from server.queues.topic.journal_retention_log import Forgotten
+from server.queues.topic.message_cache import Shelf
+from server.queues.topic.queue_journal import Recording
+from server.queues.topic.redrive import Redriving
+from server.queues.topic.scratch_memory import Scratch
+from server.queues.topic.shared_queue import Membership
+from server.security.permissions import UNLIMITED
+from server.storage.journal import Topic as TopicName
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.subscriber_set import Seat
+from server.topics.topic import Topic
+from server.topics.topic_journal import TopicJournal
+
+if TYPE_CHECKING:
+    from config_schema.spec import QueueSpec
+    from server.expressions import Functions
+    from server.expressions.topic_names import TopicSelector
+    from server.message_types.base import MessageType
+    from server.queues.core import Consumer
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.redrive import Strangers
+    from server.security.permissions import Permit
+    from server.storage.journal import Run
+    from server.storage.sow.store import Settled
+    from server.topics.log_feed import Recorded
+    from server.topics.replicated.batch import Arrivals
+    from server.topics.subscriptions.delivery.delivery import Delivery, Writer
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.rejection import Rejection
+    from server.topics.subscriptions.subscription import Subscription
+
+_RETURNED_AT_ONCE: Final = 256
+"""Messages of a departing consumer that return to the queue per time slice."""
+
+
+class QueueTopic(Topic):
+    """One queue.
+
+    Args:
+        spec: its configuration.
+        message_type: parses bodies.
+        functions: the functions that expressions may call.
+        instance: the name of this instance.
+        source: the topics that feed it.
+        strangers: see `Entrance`.
+        surroundings: the server's services for the queue.
+
+    Attributes:
+        spec: see above.
+        source: see above.
+        core: makes all decisions.
+        browsing: read-only access to the messages.
+        membership: shares the queue with other instances.
+        letters: publishes messages that have left without having been acknowledged.
+        recording: appends the queue's events to the log.
+        acknowledging: executes acknowledgements.
+        redriving: publishes dead letters again, if the queue holds any.
+    """
+
+    __slots__ = (
+        "_delivering",
+        "_entrance",
+        "_journal",
+        "_recorded_topics",
+        "_shelf",
+        "_surroundings",
+        "acknowledging",
+        "browsing",
+        "core",
+        "letters",
+        "membership",
+        "recording",
+        "redriving",
+        "source",
+        "spec",
+    )
+
+    keeps_messages = True
+    takes_places = False
+    is_journaled = True
+
+    def __init__(
+        self,
+        spec: QueueSpec,
+        message_type: MessageType,
+        functions: Functions,
+        instance: str,
+        source: TopicSelector,
+        strangers: Strangers,
+        surroundings: Surroundings,
+    ) -> None:
+        super().__init__(message_type, spec.name, functions)
+        log = surroundings.log
+        self.spec: Final = spec
+        self.source: Final = source
+        self._surroundings: Final = surroundings
+        self._journal: Final = TopicJournal(log, message_type.name, spec.name)
+        self._shelf: Final = Shelf(log, self.is_fed_by)
+        self.membership: Final = Membership(spec, instance, self.wake, surroundings)
+        self._entrance: Final = Entrance(
+            spec,
+            message_type,
+            functions,
+            self._expression_failed,
+            self.membership.first_owner,
+            strangers,
+            surroundings.steady,
+        )
+        self.core: Final = Queue(
+            settings_of(spec),
+            lambda: self._make_matching(self._filter_failed),
+            instance,
+            self.wake,
+            self.membership.was_recorded,
+            Scratch(log.journal.directory, self._has_no_space)
+            if spec.file_backed_metadata
+            else None,
+            self.membership.is_missing,
+        )
+        self.browsing: Final = Browsing(
+            self.core, spec.name, message_type, functions, self._shelf, surroundings
+        )
+        self.letters: Final = DeadLetters(spec, self.browsing.read, surroundings)
+        self.recording: Final = Recording(
+            self.core,
+            spec.name,
+            message_type.name,
+            self.membership.domain,
+            self.browsing,
+            self.letters,
+            surroundings,
+        )
+        self.membership.begin(self.core, self.recording)
+        self._delivering: Final = Delivering(
+            self.core,
+            spec.name,
+            self._shelf,
+            Refilling(self.core, self._entrance, log, self.is_fed_by, self.wake),
+            self.recording,
+            self.membership,
+            self._delivery_for,
+            surroundings,
+        )
+        self.acknowledging: Final = Acknowledging(
+            self.core, self.recording, self._make_matching, self._clear_up, surroundings
+        )
+        self.redriving: Final = Redriving(
+            self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
+        )
+        self._recorded_topics: Final = (
+            TopicName(message_type.name, spec.name),
+            TopicName(message_type.name, spec.default_publish_target),
+        )
+        forgotten = Forgotten(self.core, spec.name, surroundings)
+        log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
+
+    def _make_matching(self, on_failure: Callable[[Wanted, Exception], None]) -> QueueMatching:
+        return QueueMatching(
+            self._shelf,
+            self.message_type,
+            self._functions,
+            on_failure,
+            self._delivering.cannot_read,
+            partial(leases_of, self.core),
+        )
+
+    @property
+    def bytes_taken(self) -> int:
+        """Bytes of the messages received since the start."""
+        return self._shelf.bytes_put
+
+    @property
+    def bytes_kept(self) -> int:
+        """Bytes of messages that are in memory."""
+        return self._shelf.size
+
+    def is_fed_by(self, topic: TopicName) -> bool:
+        """Return True if the messages of a topic are for this queue."""
+        return topic.message_type == self.message_type.name and self.source.matches(topic.name)
+
+    def _delivery_for(self, group: Sequence[Subscription]) -> Delivery:
+        """See `Topic`. Callers pass subscriptions as requested; their effective forms are used."""
+        return super()._delivery_for([self._here(one) for one in group])
+
+    def _writer_for(self, subscription: Subscription) -> Writer:
+        """See `Topic`."""
+        outbox = subscription.outbox
+        return outbox.counted(outbox.traffic.queue)
+
+    # received messages
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Publish to the queue's DefaultPublishTarget."""
+        target = self._surroundings.topics.behind_queue(
+            self.message_type.name, self.name, self.spec.default_publish_target
+        )
+        return target.publish(bodies, envelope)
+
+    def when_stored(self, then: Settled) -> None:
+        """Call `then` when all messages and acknowledgements received so far are settled."""
+        self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
+
+    def take(self, recorded: Recorded) -> None:
+        """See `Feed.take`."""
+        self._take(recorded)
+        self.wake()
+
+    def _take(self, recorded: Recorded) -> None:
+        recorded, details = self._entrance.admit(recorded)
+        if not recorded.bodies:
+            return
+        self._shelf.put(recorded)
+        moments = [recorded.moment - self._surroundings.ahead] * len(recorded.txids)
+        self.core.ledger.enqueue(
+            recorded.txids, moments, recorded.client, recorded.sequences, details
+        )
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """See `Feed.published_twice`."""
+        if self.membership.is_shared:
+            owner = self.membership.owner_of_two(publishers)
+            self.core.settle_ownership(marks, owner, self._surroundings.now)
+            self._settle()
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record and apply some queue events of another instance.
+
+        That instance publishes their dead letters.
+        """
+        bodies, start = arrivals.bodies, arrivals.position
+        appended = self._journal.append_copies(arrivals, arrivals.content())
+        for txid, body in zip(appended.txids, bodies[start:], strict=False):
+            try:
+                within = decode_within(body)
+            except msgspec.MsgspecError as problem:
+                self._surroundings.events.emit(
+                    "1D-0017", queue=self.name, txid=txid, problem=problem
+                )
+            else:
+                self.membership.hear(within)
+        self._settle()
+
+    # consumers
+
+    def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
+        """Add a subscription as a consumer, or in the place of the one that it replaces.
+
+        A subscription to a page or to groups of the messages only follows them (AMPS User Guide,
+        Aggregated Subscriptions), and so does one of the server itself.
+        """
+        consumer = _consumer_of(subscription)
+        if consumer is None:
+            self.browsing.attach(subscription, permit)
+            return
+        here, wanted = self._limit(subscription, permit), None
+        if here.filter is not None:
+            wanted = Wanted(to_text(here.filter), here.filter)
+        self._subscriptions[subscription] = Seat(subscription, None, 0)
+        self.core.attach(consumer, wanted)
+        self.wake()
+
+    def detach(self, subscription: Subscription) -> None:
+        """Remove a subscription.
+
+        Its messages return to the queue, unless another subscription takes its place and keeps
+        them.
+        """
+        consumer = _consumer_of(subscription)
+        if consumer is None:
+            self.browsing.detach(subscription)
+        elif subscription in self._subscriptions:
+            del self._subscriptions[subscription]
+            self._limited.pop(subscription, None)
+            self._delivering.forget(subscription)
+            if consumer.subscription is subscription:
+                self.dismiss(consumer)
+            elif consumer.subscription not in self._subscriptions:
+                self.core.retire(consumer)
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """See `Audience.cost_of`; None for followers: their filters are evaluated elsewhere."""
+        filter_ = self._here(subscription).filter
+        if filter_ is None or subscription not in self._subscriptions:
+            return None
+        wanted = Wanted(to_text(filter_), filter_)
+        found = [
+            scan.matching.cost(wanted, self.name)
+            for scan in self.core.dispatch.scans
+            if isinstance(scan.matching, QueueMatching)
+        ]
+        return next(filter(None, found), None)
+
+    def dismiss(self, consumer: Consumer) -> None:
+        """Detach a consumer and return all its messages, even if its subscription has ended."""
+        if consumer in self.core.dispatch.seats:
+            self._delivering.forget(cast("Subscription", consumer.subscription))
+            self.core.detach(consumer, self._surroundings.now)
+            self._settle()
+
+    def dismiss_some(self, consumer: Consumer) -> bool:
+        """Return a batch of a departing consumer's messages; True if more than one may be left."""
+        if not self.core.detach_some(consumer, self._surroundings.now, _RETURNED_AT_ONCE):
+            return False
+        self._settle()
+        return True
+
+    @property
+    def has_literal_subscription(self) -> bool:
+        """Always true: a queue is never removed from the topic registry."""
+        return True
+
+    # events
+
+    def wake(self) -> None:
+        """Schedule a delivery slice."""
+        self._delivering.wake()
+
+    def recover(self, run: Run) -> None:
+        """Enqueue messages that were in the log before the start."""
+        self._entrance.enter(run, self.core.ledger.enqueue)
+
+    def replay(self, within: Within, txid: int, came: int | None) -> None:
+        """Apply an event that was in the log before the start.
+
+        Args:
+            within: the event.
+            txid: the txid of its entry.
+            came: the time at which it came from another instance, which publishes its dead
+                letters; None if it happened here.
+        """
+        correction = self._surroundings.log.journal.steps.correction(txid)
+        correction -= self._surroundings.ahead
+        event = shifted(within.event, correction)
+        if isinstance(event, Cancelled):
+            event = with_delays_from(event, self._surroundings.now)
+        came = None if came is None else came + correction
+        self.membership.replay(Within(within.domain, event), came)
+        if isinstance(within.event, Expired) and came is None:
+            self.letters.take(within.event, txid)
+
+    def finish_recovery(self) -> None:
+        """Start normal operation; called when all of the log has been applied."""
+        self.core.finish_recovery(self._surroundings.now)
+        self._settle()
+        self.browsing.begin()
+        self.letters.begin()
+
+    def _settle(self) -> None:
+        self.recording.write()
+        self.wake()
+
+    def _clear_up(self) -> None:
+        """Free cached messages that have left the queue, and schedule a delivery slice."""
+        self.wake()
+        self._shelf.clear_up(self._first_needed())
+
+    def _needed_from(self) -> int:
+        first = self._first_needed()
+        return self._surroundings.log.last_txid + 1 if first is None else first
+
+    def _first_needed(self) -> int | None:
+        """Return the oldest txid that may still be read, None if there is none."""
+        needed = self.core.oldest_txid, self.browsing.needed_from, self.letters.needed_from
+        return min((txid for txid in needed if txid is not None), default=None)
+
+    # failures
+
+    def _filter_failed(self, wanted: Wanted, error: Exception) -> None:
+        concerned = [
+            one
+            for one in self._subscriptions
+            if (filter_ := self._here(one).filter) is not None and to_text(filter_) == wanted.text
+        ]
+        give_up_on(concerned, error)
+
+    def _has_no_space(self, problem: OSError) -> None:
+        self._surroundings.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
+
+    def _expression_failed(self, error: Exception) -> None:
+        self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)
+
+
+def _consumer_of(subscription: Subscription) -> Consumer | None:
+    """Return the consumer of a subscription, None if it only follows the messages."""
+    looks = subscription.page or subscription.aggregation or subscription.sink
+    return subscription.consumer if looks is None else None

@@ -1,0 +1,197 @@
+"""Recovers queues from the transaction log: their messages and events.
+
+The state of a queue is the fold of the log: the messages of the topics that feed it, and its own
+events, in one order. They are applied by the same calls as when they were recorded.
+
+The fold begins at the txid in the cache (checkpoints.py): all earlier messages have left the queue.
+If the cache does not have the queue, or has it with another RecoveryPoint, the fold begins at the
+RecoveryPoint. If the cache refers to entries beyond the end of the log, it is used only for the
+txid where a queue's messages begin.
+
+Source: AMPS User Guide, Startup and Recovery for Queues; RecoveryPoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from server.queues.core import decode_within
+from server.storage.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
+from server.storage.journal.format.layout import CLIENT, KIND, SOURCE, TIMESTAMP, TXID
+from server.storage.journal.publisher_table import publisher_part
+
+if TYPE_CHECKING:
+    from server.queues.topic.queue_table import Queues
+    from server.queues.topic.queue_topic import QueueTopic
+    from server.storage.journal import Journal, Run
+    from server.storage.journal import Topic as TopicName
+    from server.storage.journal.queue_points import QueuePoint
+    from server.util.log_protocol import Log
+
+_AT_ONCE: Final = 4096
+"""Entries read per batch."""
+
+_AT_THE_END: Final = frozenset({"now", "creation"})
+
+
+class _Start(NamedTuple):
+    """The start of the fold for a queue.
+
+    Attributes:
+        messages: the txid of the first message that may be for it.
+        events: the txid of the first event that is applied.
+    """
+
+    messages: int
+    events: int
+
+
+def recover_queues(
+    queues: Queues, journal: Journal, check: Callable[[], None], events: Log
+) -> dict[QueueTopic, int]:
+    """Recover the state of queues from the log.
+
+    Args:
+        queues: the queues, which are empty.
+        journal: the log.
+        check: called between entries; an exception that it raises ends the recovery.
+        events: the server's log, for messages lost and entries that cannot be read.
+
+    Returns:
+        For each queue, the txid before which there are no messages for it.
+
+    Raises:
+        JournalUnreadable: the log cannot be read.
+    """
+    begins: dict[QueueTopic, int] = {}
+    starts = _find_starts(queues, journal, begins)
+    first = min((min(start) for start in starts.values()), default=journal.last_txid + 1)
+    if journal.is_cut:
+        _tell_of_lost_messages(starts, journal.first_txid, events)
+    fold = _Fold(queues, starts, events)
+    cursor = journal.replay(Span(first - 1), kinds=EVENTS)
+    while not cursor.is_caught_up:
+        for run in cursor.read_on(_AT_ONCE, 4 << 20).runs():
+            check()
+            fold.take_in(run)
+    for queue in queues:
+        queue.finish_recovery()
+    return begins
+
+
+def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, events: Log) -> None:
+    """Log which queues had messages in journals that are gone."""
+    for queue, start in starts.items():
+        if queue.spec.recovery_point not in _AT_THE_END and start.messages < first_txid:
+            events.emit("1D-0041", queue=queue.name, begin=start.messages, first_txid=first_txid)
+
+
+def _find_starts(
+    queues: Queues, journal: Journal, begins: dict[QueueTopic, int]
+) -> dict[QueueTopic, _Start]:
+    cache = journal.read_queues()
+    points = {} if cache is None else {(one.message_type, one.name): one for one in cache.points}
+    is_ahead = cache is not None and cache.txid > journal.last_txid
+    starts: dict[QueueTopic, _Start] = {}
+    for queue in queues:
+        point = points.get((queue.message_type.name, queue.name))
+        if point is not None:
+            queue.core.restore_deferred(point.early_acks)
+        begins[queue], starts[queue] = _start_of(queue, point, journal, is_ahead=is_ahead)
+    return starts
+
+
+def _start_of(
+    queue: QueueTopic, point: QueuePoint | None, journal: Journal, *, is_ahead: bool
+) -> tuple[int, _Start]:
+    """Return the txid before which there are no messages for a queue, and the start of its fold."""
+    recovery_point = queue.spec.recovery_point
+    if point is None or point.recovery_point != recovery_point:
+        begin = _configured_start(recovery_point, journal)
+        # Acknowledgements of messages that have not arrived may be older than `begin`.
+        return begin, _Start(begin, begin if point is None else min(begin, point.needed_from))
+    if is_ahead:
+        return point.begin, _Start(point.begin, 1)
+    return point.begin, _Start(max(point.begin, point.needed_from), point.needed_from)
+
+
+def _configured_start(recovery_point: str, journal: Journal) -> int:
+    """Return the txid of a RecoveryPoint; the message at a bookmark is part of the queue."""
+    if recovery_point in _AT_THE_END:
+        return journal.last_txid + 1
+    if recovery_point == "epoch":
+        return 1
+    request = replace(parse_bookmark(recovery_point), includes_start=True)
+    return journal.resolve(request, "epoch").after + 1
+
+
+class _Fold:
+    """Applies the log to queues, run by run.
+
+    Args:
+        queues: the queues.
+        starts: the start of the fold for each queue.
+        events: the server's log, for entries that cannot be read.
+    """
+
+    def __init__(self, queues: Queues, starts: dict[QueueTopic, _Start], events: Log) -> None:
+        self._queues = queues
+        self._starts = starts
+        self._events = events
+        self._fed: dict[TopicName, list[QueueTopic]] = {}
+        self._letters = {queue.letters.part: queue.letters for queue in queues}
+
+    def take_in(self, run: Run) -> None:
+        """Apply entries of one topic."""
+        start = 0
+        for kind, rows in groupby(run.rows, _kind):
+            end = start + sum(1 for _ in rows)
+            part = run.pick(range(start, end)) if end - start < len(run.rows) else run
+            if kind in MESSAGES:
+                self._take_messages(part)
+            elif kind == Kind.QUEUE_EVENT:
+                self._replay(part)
+            start = end
+
+    def _take_messages(self, run: Run) -> None:
+        concerned = self._fed.get(run.topic)
+        if concerned is None:
+            concerned = self._queues.fed_by(run.topic.message_type, run.topic.name)
+            self._fed[run.topic] = concerned
+        for queue in concerned:
+            part = _from(run, self._starts[queue].messages)
+            if part.rows:
+                queue.recover(part)
+        if run.has_extras:
+            for author in self._letters.keys() & set(map(publisher_part, run.column(CLIENT))):
+                self._letters[author].recover(run)
+
+    def _replay(self, run: Run) -> None:
+        queue = self._queues.find(run.topic.message_type, run.topic.name)
+        if queue is None:
+            return  # it is no longer in the configuration
+        run = _from(run, self._starts[queue].events)
+        for row, body in zip(run.rows, run.data, strict=True):
+            try:
+                within = decode_within(body)
+            except msgspec.MsgspecError as problem:
+                self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
+            else:
+                queue.replay(within, row[TXID], row[TIMESTAMP] if row[SOURCE] else None)
+
+
+def _kind(row: tuple[int, ...]) -> int:
+    return row[KIND]
+
+
+def _from(run: Run, txid: int) -> Run:
+    """Return the entries of a run from a txid on."""
+    rows = run.rows
+    if rows[0][TXID] >= txid:
+        return run
+    return run.pick([position for position, row in enumerate(rows) if row[TXID] >= txid])

@@ -1,0 +1,139 @@
+"""Redrives dead letters: returns their messages to the queues that they have left.
+
+Any client that may publish to the topic of dead letters can forge a letter. So a letter is trusted
+only if the configuration confirms it: the queue that it names publishes its letters to this topic,
+and takes messages of the topic that it names. Other messages are not treated as letters.
+
+A queue over the topic of dead letters holds them. Redriving a letter publishes its message again to
+the original topic, and then acknowledges the letter. Both are in the log, in this order, so that
+the message cannot be lost in between. Other queues that the same topic feeds have had the message
+already. They recognize it by its author, which is different for each queue, and do not take it
+(`Entrance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from server.queues.topic.dead_letters import Author, Letter
+from server.replication.core import hops
+from server.topics.subscriptions.delivery.envelope import Envelope
+
+if TYPE_CHECKING:
+    from server.expressions.message_context import MessageContext
+    from server.queues.core import Queue
+    from server.queues.topic.acknowledgement import Acknowledging, Said
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.message_cache import Shelved
+
+
+MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
+"""Returns True if a client may publish a message to a topic."""
+
+_MOST_PATHS: Final = 4096
+
+
+def redriver(message_type: str, queue: str) -> Author:
+    """Return the author of messages that are redriven into a queue."""
+    return Author(f"redriven to {message_type} queue {queue}", message_type)
+
+
+class Strangers:
+    """Knows the publishers of messages that are only for other queues of the same topics.
+
+    Args:
+        authors: the authors of messages that are redriven into these queues.
+        instance: the name of this instance.
+    """
+
+    def __init__(self, authors: Iterable[Author], instance: str) -> None:
+        self._authors: Final = tuple(authors)
+        self._instance: Final = instance
+        self._parts: Final[dict[str, frozenset[int]]] = {}
+
+    def on(self, path: str) -> frozenset[int]:
+        """Return the publisher parts of their bookmarks, for messages published at one instance.
+
+        See `publisher_part`.
+
+        Args:
+            path: the instances that the messages have passed through, as in the log.
+        """
+        found = self._parts.get(path)
+        if found is None:
+            if len(self._parts) >= _MOST_PATHS:
+                self._parts.clear()
+            publisher = hops(path)[0].name if path else self._instance
+            found = frozenset(author.part(publisher) for author in self._authors)
+            self._parts[path] = found
+        return found
+
+
+class Redriving:
+    """Redrives the dead letters in one queue.
+
+    Args:
+        core: the queue, which holds the letters.
+        message_type: the name of its message type.
+        read: reads messages by their txids; None for a message that is damaged in the log.
+        acknowledging: executes acknowledgements for the queue.
+        surroundings: the server's services for the queue.
+    """
+
+    def __init__(
+        self,
+        core: Queue,
+        message_type: str,
+        read: Callable[[Sequence[int]], list[Shelved | None]],
+        acknowledging: Acknowledging,
+        surroundings: Surroundings,
+    ) -> None:
+        self._core: Final = core
+        self._message_type: Final = message_type
+        self._read: Final = read
+        self._acknowledging: Final = acknowledging
+        self._surroundings: Final = surroundings
+
+    def redrive(self, places: Sequence[int], said: Said, may_publish: MayPublish) -> int:
+        """Redrive letters.
+
+        Messages that are not letters, or cannot be published to the original topic, stay.
+
+        Args:
+            places: the places of the letters in the queue.
+            said: the acknowledgement, with the requesting client.
+            may_publish: returns True if the client may publish a message to a topic.
+
+        Returns:
+            The number of redriven letters.
+
+        Raises:
+            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnavailable: as for `Acknowledging.acknowledge`.
+        """
+        there = [place for place in places if self._core.refusal(place, said.client) is None]
+        txids = self._core.ledger.entries.txids(there)
+        back = [
+            place
+            for place, message in zip(there, self._read(txids), strict=True)
+            if message is not None and self._bring_back(message, may_publish)
+        ]
+        return self._acknowledging.acknowledge_places(back, said)
+
+    def _bring_back(self, message: Shelved, may_publish: MayPublish) -> bool:
+        """Publish a letter's message again; return True on success."""
+        context = message.context
+        letter = Letter.from_text(context.correlation_id or "")
+        if letter is None:
+            return False
+        topics, message_type = self._surroundings.topics, self._message_type
+        home, stood = letter.topic, context.topic_name
+        if stood is None or not topics.has_lost(message_type, letter.queue, home, stood):
+            return False
+        if not may_publish(home, message.body, context):
+            return False
+        author = replace(redriver(message_type, letter.queue), user=context.user or "")
+        envelope = Envelope(author, self._surroundings.clock.now(), letter.correlation_id or None)
+        return not topics.find(message_type, home).publish((message.body,), envelope)

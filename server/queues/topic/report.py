@@ -1,0 +1,78 @@
+"""A text report on an instance's queues: shows operators why messages are not delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.queues.core.inspection import first_available, status
+from server.queues.topic.descriptions import bookmark_of, why_it_stays
+from server.queues.topic.filter_matcher import Wanted
+
+if TYPE_CHECKING:
+    from server.queues.core.inspection import ConsumerStatus
+    from server.queues.topic.queue_topic import QueueTopic
+
+_SECOND: Final = 1_000_000
+_MOST_CONSUMERS: Final = 100
+
+
+def report(queues: Iterable[QueueTopic], now: float) -> str:
+    """Describe queues.
+
+    Args:
+        queues: the queues.
+        now: the time, in seconds since 1970.
+
+    Returns:
+        Lines: for each queue its contents, its consumers, and the reasons why the oldest message
+        and the first one that no consumer has are not delivered.
+    """
+    return "\n".join(line for queue in queues for line in _lines(queue, int(now * _SECOND)))
+
+
+def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
+    queue = topic.core
+    found = status(queue, now)
+    states = ", ".join(f"{count} {state}" for state, count in found.states.items())
+    yield f"queue {topic.name} ({topic.message_type.name}): {found.depth} messages: {states or '-'}"
+    if found.inactive:
+        yield f"  {found.inactive} more are in the log, beyond TargetQueueDepth"
+    if found.deferred_acks:
+        yield f"  {found.deferred_acks} acknowledgements came before their messages"
+    if topic.membership.is_shared:
+        yield _sharing(topic)
+    for consumer in found.consumers[:_MOST_CONSUMERS]:
+        yield f"  consumer {_consumer(consumer)}"
+    if len(found.consumers) > _MOST_CONSUMERS:
+        yield f"  and {len(found.consumers) - _MOST_CONSUMERS} more consumers"
+    if found.oldest_txid is None:
+        return
+    head = queue.ledger.entries.head
+    oldest = f"{bookmark_of(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
+    yield f"  the oldest message, {oldest}: {why_it_stays(queue, head, now)}"
+    first = first_available(queue)
+    if first not in (None, head):
+        why = why_it_stays(queue, first, now)
+        yield f"  the first that nobody has, {bookmark_of(queue, first)}: {why}"
+
+
+def _sharing(topic: QueueTopic) -> str:
+    counters = topic.core.counters
+    acting = ", acts for others" if topic.membership.sharing.proxied else ""
+    return (
+        f"  shared with other instances: {counters.transferred_in} messages were handed on to this"
+        f" one, {counters.transferred_out} by it, {counters.owned_twice} of which had been"
+        f" published at both (owned_twice); {counters.ended_elsewhere} were with consumers"
+        f" here when another one said that they were done{acting}"
+    )
+
+
+def _consumer(consumer: ConsumerStatus) -> str:
+    wanted = consumer.content_filter
+    filter_ = f", filter {wanted.text}" if isinstance(wanted, Wanted) else ""
+    retired = ", gets no more" if consumer.is_retired else ""
+    return (
+        f"{consumer.name}: has {consumer.outstanding} of {consumer.limit}, {consumer.held} of this"
+        f" queue; was sent {consumer.delivered}{filter_}{retired}"
+    )

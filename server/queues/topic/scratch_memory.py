@@ -1,0 +1,87 @@
+"""File-backed memory for queue metadata, so that the operating system can page it out.
+
+The file is not a store: the log is. It has no name, so that no other process can truncate it, and
+nothing of it remains when the process ends, for any reason. Its space is reserved before use, since
+a write to a mapping on a full disk would kill the process with a signal. Without space, columns
+stay in memory. A disk that fails to read a page kills the process, which recovers everything from
+the log.
+
+Source: AMPS User Guide, FileBackedMetadata.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final
+
+_SMALLEST: Final = 4 << 20
+_LARGEST: Final = 256 << 20
+"""Limits of the file's growth, in bytes: it doubles within them. Each map takes a descriptor."""
+
+
+class Scratch:
+    """Allocates memory in a file for the columns of one queue. See
+    `server.queues.core.message_table.Room`.
+
+    Args:
+        directory: the directory of the file.
+        on_refusal: called when there is no space; not again until the file has grown in between.
+    """
+
+    def __init__(self, directory: Path, on_refusal: Callable[[OSError], None]) -> None:
+        self._directory: Final = directory
+        self._on_refusal: Final = on_refusal
+        self._file: IO[bytes] | None = None
+        self._size = 0
+        self._rest = memoryview(b"")  # the unused part of the last map
+        self._free: dict[int, list[memoryview]] = {}  # by size
+        self._taken = 0
+        self._is_refused = False
+
+    def take(self, size: int) -> memoryview | None:
+        """See `Room.take`."""
+        room = self._free.get(size)
+        if room:
+            self._taken += 1
+            return room.pop()
+        if len(self._rest) < size and not self._grow(size):
+            return None
+        self._taken += 1
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    def give_back(self, room: memoryview) -> None:
+        """See `Room.give_back`; releasing the last block also frees the space on the disk."""
+        self._taken -= 1
+        if self._taken:
+            self._free.setdefault(len(room), []).append(room)
+            return
+        self._free.clear()
+        self._rest = memoryview(b"")
+        self._size = 0
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _grow(self, least: int) -> bool:
+        """Extend the file and map the extension; return True on success."""
+        more = max(min(max(self._size, _SMALLEST), _LARGEST), least)
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - see give_back
+            file = self._file.fileno()
+            os.posix_fallocate(file, self._size, more)
+            mapped = mmap.mmap(file, more, offset=self._size)
+        except OSError as problem:
+            if not self._is_refused:
+                self._on_refusal(problem)
+            self._is_refused = True
+            return False
+        self._is_refused = False
+        self._size += more
+        self._rest = memoryview(mapped)
+        return True

@@ -1,0 +1,173 @@
+"""The role of this instance in a queue that several instances share.
+
+    the log's origin of a message --> first_owner: its owner when it enters the queue
+    other instances' events -------> hear: apply events of messages elsewhere
+    nothing left to deliver -------> step: request messages from others, or transfer some
+
+The decisions about ownership and requests are made in server/queues/core/ (`ownership`,
+`sharing`). A queue is shared if this instance replicates it. Otherwise, and as a LocalQueue, it
+belongs to this instance alone, which owns all its messages.
+
+Source: AMPS User Guide, Queue Replication Types; Replicated Queues.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.queues.core import Sharing, Transferred, decode_word, encode_word
+from server.queues.core.peer_messages import Ask
+from server.replication.core import hops
+from server.storage.journal import EVENTS, JournalUnreadable, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from config_schema.spec import QueueSpec
+    from server.queues.core import Mark, Queue, Within
+    from server.queues.topic.context import Surroundings
+    from server.queues.topic.queue_journal import Recording
+
+
+class Membership:
+    """The connection of one queue with its counterparts at other instances.
+
+    Args:
+        spec: the queue.
+        instance: the name of this instance.
+        wake: schedules a delivery slice of the queue, which calls `step`.
+        surroundings: the server's services for the queue.
+
+    Attributes:
+        domain: distinguishes the queue from others of the same name; see `Within`.
+        is_shared: other instances have the queue, too.
+        sharing: makes the decisions; exists after `begin`.
+    """
+
+    sharing: Sharing
+
+    def __init__(
+        self, spec: QueueSpec, instance: str, wake: Callable[[], None], surroundings: Surroundings
+    ) -> None:
+        is_local, is_group_local = spec.kind == "LocalQueue", spec.kind == "GroupLocalQueue"
+        domain = spec.group_local_queue_domain or surroundings.group
+        self.domain: Final = domain if is_group_local else ""
+        self.is_shared: Final = not is_local and surroundings.is_replicated(
+            spec.message_type, spec.name
+        )
+        self._hears: Final = not is_local
+        self._wake: Final = wake
+        self._name: Final = spec.name
+        self._instance: Final = instance
+        self._initial_owner: Final = spec.initial_owner
+        self._subject: Final = f"{spec.message_type}/{spec.name}/{self.domain}"
+        self._surroundings: Final = surroundings
+
+    def begin(self, core: Queue, recording: Recording) -> None:
+        """Start for a queue, and listen to other instances if it is shared.
+
+        Args:
+            core: the queue.
+            recording: appends the queue's events to the log.
+        """
+        fabric = self._surroundings.fabric
+        self._core = core
+        self._recording = recording
+        self.sharing = Sharing(core, fabric.reach, self._initial_owner)
+        if self.is_shared:
+            fabric.listen(self._subject, self._listen)
+
+    def first_owner(self, path: str) -> str:
+        """Return the owner of a message that enters the queue; empty for this instance.
+
+        Args:
+            path: the instances that the message has passed through, as in the log.
+        """
+        if not self.is_shared or not (path or self._initial_owner):
+            return ""
+        return self.sharing.initial_owner(hops(path)[0].name if path else self._instance)
+
+    def owner_of_two(self, publishers: tuple[str, str]) -> str:
+        """Return the name of the owner of a message that was published at two instances."""
+        return max(self.sharing.initial_owner(one) or self._instance for one in publishers)
+
+    def set_proxied(self, enabled: bool) -> None:
+        """Start or stop acting for unreachable owners (AMPS User Guide, Proxied Transfer)."""
+        self.sharing.proxied = enabled
+        self._surroundings.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
+        self._wake()
+
+    # Events of other instances.
+
+    def hear(self, within: Within) -> None:
+        """Apply an event that another instance has just recorded."""
+        if self._concerns(within):
+            self._core.hear(within.event, self._surroundings.now)
+
+    def replay(self, within: Within, came: int | None) -> None:
+        """Apply an event of the log again.
+
+        Args:
+            within: the event.
+            came: the time at which it came from another instance; None if it is this instance's.
+        """
+        is_transfer = isinstance(within.event, Transferred)
+        if self._concerns(within) if came is not None else self.is_shared or not is_transfer:
+            self._core.replay(within.event, came)
+
+    def _concerns(self, within: Within) -> bool:
+        if not self._hears or within.domain != self.domain:
+            return False
+        return self.is_shared or not isinstance(within.event, Transferred)
+
+    def was_recorded(self, mark: Mark) -> bool:
+        """Return True if a message cannot arrive any more; see `Queue`."""
+        log = self._surroundings.log
+        client, sequence = mark
+        if not self.is_shared:
+            return log.has_come_to(mark)
+        if log.journal.last_sequence(client):
+            return log.has_come_to(mark) and not self.is_missing(mark)
+        try:  # the identity counts in txids, perhaps of another instance: compare the entry
+            found = log.journal.replay(Span(sequence - 1, last=sequence), kinds=EVENTS).read(1)
+        except JournalUnreadable:
+            return False
+        return bool(found) and found[0].client == client
+
+    def is_missing(self, mark: Mark) -> bool:
+        """Return True if a message may arrive through another instance; see `Queue`."""
+        return self.is_shared and self._surroundings.fabric.is_missing(mark)
+
+    # Messages between instances ("words").
+
+    @property
+    def next_moment(self) -> int | None:
+        """The time at which `step` must be called even without an event; None for never."""
+        return self.sharing.next_moment if self.is_shared else None
+
+    def step(self) -> bool:
+        """Send requests and answers; return True if ownership has changed: deliver again."""
+        if not self.is_shared:
+            return False
+        said = self.sharing.step(self._surroundings.now)
+        has_changed = bool(self._core.ledger.events)
+        for to, word in said:
+            self._recording.when_stored(
+                partial(self._surroundings.fabric.say, to, self._subject, encode_word(word))
+            )
+        if said or has_changed:
+            self._recording.write()
+        return has_changed
+
+    def _listen(self, to: str, sender: str, body: bytes) -> None:
+        """Handle a word of another instance; words that this version cannot decode are ignored."""
+        try:
+            word = decode_word(body)
+        except msgspec.MsgspecError:
+            return
+        if to == self._instance or (self.sharing.proxied and isinstance(word, Ask)):
+            self.sharing.hear(word, sender, self._surroundings.now)
+            self._wake()

@@ -1,0 +1,70 @@
+"""Backpressure for consumers that do not read their messages while the leases end.
+
+Each expired lease would append a further copy of the same messages to the consumer's output buffer.
+So a consumer that has had unread messages for the duration of a lease gets no more until it has
+read everything. Other consumers get the messages meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from server.queues.core import Consumer
+    from server.topics.subscriptions.subscription import Subscription
+    from server.util.clock import Clock
+
+_LOOK_SECONDS: Final = 0.05
+"""Interval between two checks of held-back consumers."""
+
+
+class Unread:
+    """The consumers of one queue that do not read.
+
+    Args:
+        clock: calls the checks.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._behind: dict[Consumer, int] = {}  # value: the end of the first lease since then
+        self._held_back: set[Consumer] = set()
+
+    def sent(self, consumer: Consumer, now: int, lease_until: int | None) -> None:
+        """Hold a consumer back if needed, after messages have been sent to it.
+
+        Args:
+            consumer: the consumer.
+            now: the time, in microseconds since 1970.
+            lease_until: the end of their lease; None for never.
+        """
+        if lease_until is None or not _is_behind(consumer):
+            self._behind.pop(consumer, None)
+        elif now >= self._behind.setdefault(consumer, lease_until):
+            if not self._held_back:
+                self._look_later()
+            self._held_back.add(consumer)
+            consumer.hold_back(True)
+
+    def forget(self, consumer: Consumer | None) -> None:
+        """Forget a detached consumer; a no-op for others."""
+        if consumer is not None:
+            self._behind.pop(consumer, None)
+
+    def _look_later(self) -> None:
+        self._clock.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        for consumer in tuple(self._held_back):
+            if not _is_behind(consumer):
+                self._held_back.discard(consumer)
+                self._behind.pop(consumer, None)
+                consumer.hold_back(False)
+        if self._held_back:
+            self._look_later()
+
+
+def _is_behind(consumer: Consumer) -> bool:
+    """Return True if a consumer is connected and has not read everything."""
+    subscriber = cast("Subscription", consumer.subscription).subscriber
+    return subscriber.is_open and subscriber.is_behind()

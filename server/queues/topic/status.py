@@ -1,0 +1,144 @@
+"""The state of a queue for the admin interface: counters, consumers and its first messages.
+
+AMPS has a cursor for each replay of the log that serves consumers. A queue here scans its messages
+once for each set of filters, and these scans are shown as cursors.
+
+Source: AMPS Monitoring Guide, queues.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from server.queues.core.inspection import message, status
+from server.queues.core.message_state import VISIBLE
+from server.queues.core.message_table import SIZE
+from server.queues.topic.descriptions import bookmark_of
+from server.queues.topic.filter_matcher import Wanted
+
+if TYPE_CHECKING:
+    from server.queues.core import Queue
+    from server.queues.core.inspection import ConsumerStatus, QueueStatus
+    from server.queues.topic.queue_topic import QueueTopic
+    from server.storage.journal.files import JournalFile
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import SteadySeconds
+
+_SECOND: Final = 1_000_000
+_MOST_MESSAGES: Final = 1_000
+_MOST_CONSUMERS: Final = 1_000
+
+
+def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> dict[str, object]:
+    """Describe a queue.
+
+    Args:
+        topic: the queue.
+        log: the log with its messages.
+        moment: the time of the steady clock.
+    """
+    queue, now = topic.core, int(moment * _SECOND)
+    found = status(queue, now)
+    counters, entries = queue.counters, queue.ledger.entries
+    messages = [
+        _message(queue, place, log.journal.files, now)
+        for place in islice(entries.places(), _MOST_MESSAGES)
+    ]
+    oldest = log.last_txid + 1 if found.oldest_txid is None else found.oldest_txid
+    return {
+        "internal_depth": len(entries.blocks) * SIZE,
+        "insert_count": counters.enqueued,
+        "delete_count": counters.acknowledged + counters.expired,
+        "depth": found.depth,
+        "last_queued_txid": _last_queued(queue, log),
+        "last_acked_txid": oldest - 1,
+        "priority_count": len({each["priority"] for each in messages})
+        if queue.settings.prioritized
+        else 0,
+        "seconds_behind": found.oldest_age / _SECOND,
+        "age_of_oldest_lease": found.oldest_lease_age / _SECOND,
+        "backlog": queue.leased,
+        "expired_leases": counters.expired_leases,
+        "locally_owned": found.depth - found.states.get("owned elsewhere", 0),
+        "transferred_in": counters.transferred_in,
+        "transferred_out": counters.transferred_out,
+        "cursors": _cursors(queue, found, log),
+        "messages": messages,
+    }
+
+
+def _last_queued(queue: Queue, log: TransactionLog) -> int:
+    """Return the txid of the last entry of the log that the queue has read."""
+    entries = queue.ledger.entries
+    last = entries.end - 1
+    if queue.ledger.inactive:
+        return queue.ledger.resume_txid - 1
+    return entries.txid(last) if entries.is_there(last) else log.last_txid
+
+
+def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict[str, object]]:
+    subscriptions = [_subscription(one) for one in found.consumers[:_MOST_CONSUMERS]]
+    if not subscriptions:
+        return []
+    last = _last_queued(queue, log)
+    return [
+        {
+            "cursor_id": 1,
+            "state": "stalled" if queue.is_stalled else "behind" if queue.is_behind else "live",
+            "last_processed_txid": last,
+            "last_delivered_txid": _last_delivered(queue),
+            "last_result": "",
+            "processing_count": sum(matched for _, matched in found.scans),
+            "cursor_subscriptions": subscriptions,
+        }
+    ]
+
+
+def _last_delivered(queue: Queue) -> int:
+    """Return the txid of the most recent delivery among leased messages; 0 for none."""
+    place = next(reversed(queue.ledger.leases.by_place), None)
+    return 0 if place is None else queue.ledger.entries.txid(place)
+
+
+def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
+    wanted = consumer.content_filter
+    return {
+        "client_name": consumer.name,
+        "filter": wanted.text if isinstance(wanted, Wanted) else "",
+        "backlog": consumer.held,
+        "total_backlog": consumer.outstanding,
+        "max_backlog": consumer.limit,
+        "delivered": consumer.delivered,
+        "is_active": int(not consumer.is_retired),
+    }
+
+
+def _message(
+    queue: Queue, place: int, files: tuple[JournalFile, ...], now: int
+) -> dict[str, object]:
+    entries = queue.ledger.entries
+    found = message(queue, place)
+    txid, state = entries.txid(place), entries.state(place)
+    shown: dict[str, object] = {
+        "txid": txid,
+        "bookmark": bookmark_of(queue, place),
+        "journal": _journal(files, txid),
+        "deliverable": int(state in VISIBLE),
+        "age": max(now - entries.time(place), 0) / _SECOND,
+        "locally_owned": int(not entries.owner(place)),
+        "priority": max(
+            entries.priority(place) - 1, 0
+        ),  # it is stored as one more: `stored_priority`
+    }
+    if found is not None and found.leased_at is not None:
+        shown["leased_to"] = found.leased_to
+        shown["leased_age"] = max(now - found.leased_at, 0) / _SECOND
+    return shown
+
+
+def _journal(files: tuple[JournalFile, ...], txid: int) -> str:
+    """Return the path of the journal file with an entry; empty if the file is removed."""
+    index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
+    return str(files[index].path) if index >= 0 else ""

@@ -1,0 +1,1 @@
+"""Anti-entropy: compares the records of replicas by digests, and repairs differences."""

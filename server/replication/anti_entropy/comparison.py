@@ -1,0 +1,402 @@
+"""Anti-entropy: finds out, on request, whether two instances have the same records of a topic.
+
+Instances accept publishes independently. Messages for one key that are published at two instances
+at the same time arrive in one order at the first and in another at the second; each instance shows
+the one that came last, and that stays so until the key is published to again. Nothing is lost, for
+both have both messages; but their records differ. This module finds such a *difference*.
+
+Both instances make a survey of their records (`states`). Where sums differ, so do records, or they
+did while the surveys were made: these keys are listed, and then verified, some hundred at a time,
+by `Look`. The other instance answers a `Look` when it has received everything that this one had
+when it asked; this one judges the answer when it has received everything that the other one had
+when it answered. If then
+
+    - the states of a key are not the same,
+    - the state here is still the one in the `Look`,
+    - each has received the message that the other one shows,
+
+both know all messages that the other one's state depends on, and still do not agree. No clock is
+involved. The last point excludes messages in flight from third instances, for the shown records;
+for deleted ones, the key is verified twice, with some time between. Keys that change all the time
+are verified a few times and then left alone: they are *unclear*, and counted. A record that expires
+and is missing at one instance is no difference: each instance removes it at its own time.
+
+"In step" therefore means: of all keys that were not published to at the time, the records were the
+same.
+
+A repair publishes once more the record that one of the two shows: the message takes the path of any
+publish, and is then the last one for both. Both states alone decide which one that is (`prevails`):
+an existing record before none; a publisher's message before one that an earlier repair has
+published; of one publisher the higher number; else the higher identity. That is a total order of
+messages, so the result does not depend on which instance decides, nor on how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from server.replication.anti_entropy.digests import RANGES, Records, State, portions, survey, within
+from server.replication.anti_entropy.digests import Survey as Sums
+from server.replication.anti_entropy.messages import (
+    MOST_BYTES,
+    List,
+    Listed,
+    Look,
+    Looked,
+    More,
+    Survey,
+    Surveyed,
+    Unable,
+    Word,
+)
+from server.storage.journal.publisher_table import publisher_part
+
+MOST_DIFFERENCES: Final = 10_000
+"""Differences of a topic that are listed; more are only counted."""
+MOST_LOOKED_AT: Final = 131_072
+"""Keys that are verified; with more, the result does not report the topic as in step."""
+MOST_LISTED: Final = 262_144
+"""Records in a list."""
+PATIENCE: Final = 60_000_000
+"""Timeout in microseconds for an answer, and for entries in flight."""
+BETWEEN_LOOKS: Final = 2_000_000
+"""Microseconds between two verifications of a key."""
+
+_MOST_LOOKS: Final = 5
+_KEYS_IN_LOOK: Final = 256
+_KEY_BYTES: Final = 32  # of a state in a message, beside the key
+
+
+class Surroundings(Protocol):
+    """The state of its own instance that a comparison uses."""
+
+    @property
+    def last_txid(self) -> int:
+        """The txid of the last entry in its log."""
+
+    def has_taken(self, peer: str, txid: int) -> bool:
+        """Return whether everything up to an entry of the peer's log has been received.
+
+        True for an instance that sends nothing here: there is nothing to receive.
+        """
+
+    def had(self, client: int, sequence: int) -> bool:
+        """Return whether a message has been received."""
+
+
+class Difference(NamedTuple):
+    """A key with different records at two instances.
+
+    Attributes:
+        key: the key.
+        ours: its state at the instance that has asked.
+        theirs: its state at the other one.
+    """
+
+    key: str
+    ours: State
+    theirs: State
+
+
+class Result(NamedTuple):
+    """The result of a comparison.
+
+    Attributes:
+        records: number of records here, and there.
+        differences: the differences found, up to a limit.
+        differing: number of all differences.
+        unclear: number of undecided keys: they change, messages for them are in flight, or there
+            are too many.
+        txids: how far the logs had come, here and there; 0 if no `Look` was necessary.
+    """
+
+    records: tuple[int, int]
+    differences: Sequence[Difference]
+    differing: int
+    unclear: int
+    txids: tuple[int, int]
+
+    @property
+    def is_in_step(self) -> bool:
+        """True if no key differs, and none is unclear."""
+        return not (self.differing or self.unclear)
+
+
+class ComparisonFailed(Exception):
+    """The comparison has no result; the text says why."""
+
+
+class _Verdict(Enum):
+    SAME = "same"
+    DIFFERS = "differs"
+    UNCLEAR = "unclear"
+
+
+_Wait: TypeAlias = Callable[[], bool]
+_Steps: TypeAlias = Generator[_Wait | None, None, None]
+_Kind = TypeVar("_Kind", bound=Word)
+
+
+class Comparison:
+    """Compares a topic's records with those of another instance.
+
+    The caller passes messages for it to `take`, and calls `step` until that returns False, and
+    again when a message has arrived, or some time has passed. It sends the messages in `outgoing`.
+
+    Args:
+        number: identifies this comparison.
+        topic: message type and name.
+        peer: the other instance.
+        records: those of this instance.
+        surroundings: the other state of this instance.
+        now: microseconds that never go back.
+
+    Attributes:
+        topic: see above.
+        peer: see above.
+        outgoing: messages to be sent.
+        result: the result; None until there is one.
+        failure: the reason why there will be no result; None as long as there may be one.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        topic: tuple[str, str],
+        peer: str,
+        records: Records,
+        surroundings: Surroundings,
+        now: int,
+    ) -> None:
+        self.topic: Final = topic
+        self.peer: Final = peer
+        self.outgoing: list[Word] = []
+        self.result: Result | None = None
+        self.failure: str | None = None
+        self._number = number
+        self._records = records
+        self._surroundings = surroundings
+        self._now = now
+        self._answers: list[Word] = []
+        self._is_waiting: _Wait | None = None
+        self._waits_since = now
+        self._steps: Iterator[_Wait | None] = self._compare()
+        self._theirs = 0  # number of records
+        self._ours = Sums()
+        self._txids = 0, 0
+        self._looks = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if there is nothing more to do."""
+        return self.result is not None or self.failure is not None
+
+    def take(self, word: Word) -> None:
+        """Take a message of the other instance; ignore those of another comparison."""
+        if not self.is_over and getattr(word, "number", None) == self._number:
+            self._answers.append(word)
+
+    def fail(self, reason: str) -> None:
+        """Abort the comparison."""
+        if not self.is_over:
+            self.failure = reason
+
+    def step(self, now: int) -> bool:
+        """Do a time slice of work; return whether there is more to do at once."""
+        self._now = now
+        if self.is_over:
+            return False
+        waiting = self._is_waiting
+        if waiting is not None:
+            if not waiting():
+                if now - self._waits_since > PATIENCE:
+                    self.fail(f"{self.peer} has not answered, or not caught up, in time")
+                return False
+            self._is_waiting = None
+        try:
+            self._is_waiting = next(self._steps)
+            self._waits_since = now
+        except StopIteration:
+            return False
+        except ComparisonFailed as problem:
+            self.fail(str(problem))
+        return not self.is_over
+
+    # The steps, from the first to the last.
+
+    def _compare(self) -> _Steps:
+        self._say(Survey(self._number, *self.topic))
+        for made in survey(self._records):
+            if made is None:
+                yield None
+            else:
+                self._ours = made
+        yield self._has_answer
+        answer = self._answer(Surveyed)
+        self._theirs = answer.records
+        try:
+            differing = self._ours.differing(answer.sums)
+        except ValueError as problem:
+            raise ComparisonFailed(f"{self.peer} has sent {problem}") from problem
+        keys: dict[str, None] = {}
+        for ranges in self._groups(differing):
+            yield from self._find(ranges, keys)
+            if len(keys) > MOST_LOOKED_AT:
+                break
+        unclear = max(len(keys) - MOST_LOOKED_AT, 0)
+        yield from self._look_at_all(list(keys)[:MOST_LOOKED_AT], unclear)
+
+    def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Yield ranges, no more at a time than a list may have records."""
+        per_range = max(self._ours.records, self._theirs) // RANGES + 1
+        size = max(MOST_LISTED // 2 // per_range, 1)
+        for start in range(0, len(ranges), size):
+            yield ranges[start : start + size]
+
+    def _find(self, ranges: Sequence[int], keys: dict[str, None]) -> _Steps:
+        """Find the keys in some ranges that are not the same."""
+        listed: set[str] = set()
+        chosen = frozenset(ranges)
+        word: Word = List(self._number, list(ranges))
+        while True:
+            self._say(word)
+            yield self._has_answer
+            answer = self._answer(Listed)
+            if len(listed) > MOST_LISTED:
+                raise ComparisonFailed(f"{self.peer} lists more than {MOST_LISTED} records")
+            for key, digest in zip(answer.keys, answer.digests, strict=True):
+                listed.add(key)
+                if self._records.state(key).digest != digest:
+                    keys[key] = None
+            if answer.is_last:
+                break
+            word = More(self._number)
+        for portion in portions(self._records):
+            for key, _ in within(portion, chosen):
+                if key not in listed:
+                    keys[key] = None
+            yield None
+
+    def _look_at_all(self, keys: Sequence[str], unclear: int) -> _Steps:
+        """Verify keys until each is decided, or they keep changing."""
+        suspected: dict[str, Difference] = {}
+        found: dict[str, Difference] = {}
+        for _ in range(_MOST_LOOKS):
+            again: list[str] = []
+            for some in _in_words(keys):
+                look: dict[str, State] = {key: self._records.state(key) for key in some}
+                yield from self._look(look)
+                for key, difference in self._judge(look):
+                    if difference is None:
+                        again.append(key)
+                    elif suspected.get(key) == difference:
+                        found[key] = difference
+                    else:
+                        suspected[key] = difference
+                        again.append(key)
+            if not again:
+                keys = again
+                break
+            keys = again
+            yield self._is_time_to_look_again
+        differences = sorted(found.values())[:MOST_DIFFERENCES]
+        self.result = Result(
+            (self._ours.records, self._theirs),
+            differences,
+            len(found),
+            unclear + len(keys),
+            self._txids,
+        )
+
+    def _look(self, states: dict[str, State]) -> _Steps:
+        """Ask for the states of some keys; wait until the entries behind the answer are here."""
+        self._looks += 1
+        upto = self._surroundings.last_txid
+        self._say(Look(self._number, self._looks, upto, list(states), list(states.values())))
+        yield self._has_answer
+        self._looked = self._answer(Looked)
+        if self._looked.look != self._looks or len(self._looked.states) != len(states):
+            raise ComparisonFailed(f"{self.peer} has answered something else")
+        self._txids = upto, self._looked.upto
+        yield lambda: self._surroundings.has_taken(self.peer, self._looked.upto)
+
+    def _judge(self, asked: dict[str, State]) -> Iterator[tuple[str, Difference | None]]:
+        """Yield the keys that differ, or that are undecided."""
+        looked = self._looked
+        for (key, before), theirs, had in zip(
+            asked.items(), looked.states, looked.had, strict=True
+        ):
+            ours = self._records.state(key)
+            verdict = self._verdict(before, ours, theirs, had=had)
+            if verdict is _Verdict.DIFFERS:
+                yield key, Difference(key, ours, theirs)
+            elif verdict is _Verdict.UNCLEAR:
+                yield key, None
+
+    def _verdict(self, before: State, ours: State, theirs: State, *, had: bool) -> _Verdict:
+        if ours.digest == theirs.digest:
+            return _Verdict.SAME
+        if ours != before:
+            return _Verdict.UNCLEAR
+        if not had or not has_come(theirs, self._surroundings):
+            return _Verdict.UNCLEAR
+        if (not ours.digest and theirs.ages) or (not theirs.digest and ours.ages):
+            return _Verdict.SAME
+        return _Verdict.DIFFERS
+
+    def _is_time_to_look_again(self) -> bool:
+        return self._now - self._waits_since >= BETWEEN_LOOKS
+
+    # Messages.
+
+    def _say(self, word: Word) -> None:
+        self.outgoing.append(word)
+
+    def _has_answer(self) -> bool:
+        return bool(self._answers)
+
+    def _answer(self, kind: type[_Kind]) -> _Kind:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Unable):
+            raise ComparisonFailed(f"{self.peer}: {answer.reason}")
+        if not isinstance(answer, kind):
+            raise ComparisonFailed(f"{self.peer} has answered something else")
+        return answer
+
+
+def has_come(state: State, surroundings: Surroundings) -> bool:
+    """Return whether the message that a state comes from is here; True if none is known."""
+    return not state.client or surroundings.had(state.client, state.sequence)
+
+
+def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield keys, as many at a time as fit into a message."""
+    some: list[str] = []
+    size = 0
+    for key in keys:
+        length = 4 * len(key) + _KEY_BYTES
+        if some and (size + length > MOST_BYTES or len(some) >= _KEYS_IN_LOOK):
+            yield some
+            some, size = [], 0
+        some.append(key)
+        size += length
+    if some:
+        yield some
+
+
+def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
+    """Return whether a repair keeps one state, and publishes it again, rather than the other.
+
+    Args:
+        one: the one.
+        other: the other.
+        repairs: the publishers' parts of the repairs of the two instances; see `publisher_part`.
+    """
+    return _rank(one, repairs) > _rank(other, repairs)
+
+
+def _rank(state: State, repairs: frozenset[int]) -> tuple[bool, bool, int, int, int]:
+    is_repair = publisher_part(state.client) in repairs
+    return bool(state.digest), not is_repair, state.client, state.sequence, state.digest

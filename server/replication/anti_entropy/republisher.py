@@ -1,0 +1,93 @@
+"""Republishes the records that a repair keeps; see `server/replication/anti_entropy/comparison`.
+
+A record is republished unchanged, unless it has changed since it was compared: then a publisher has
+meanwhile decided otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from server.replication.anti_entropy.topic_records import TopicRecords
+from server.storage.sow.store import StoreError
+
+if TYPE_CHECKING:
+    from server.storage.sow.topic_records import SowTopic
+    from server.util.log_protocol import Log
+
+MOST_WAITING: Final = 20_000
+"""Records waiting to be republished; requests beyond that are dropped."""
+
+_AT_ONCE: Final = 16
+
+
+class Publisher(Protocol):
+    """Republishes existing records."""
+
+    @property
+    def client_hash(self) -> int:
+        """The hash of the client name under which records are republished."""
+
+    def publish_again(self, topic: SowTopic, identity: str) -> bool:
+        """Republish a record unchanged, and return whether that was done."""
+
+
+class _Record(NamedTuple):
+    """A record to republish."""
+
+    topic: SowTopic
+    key: str
+    digest: int
+
+
+class Repairs:
+    """The records waiting to be republished.
+
+    Args:
+        publisher: republishes them.
+        log: the event log, which gets their number.
+    """
+
+    def __init__(self, publisher: Publisher, log: Log) -> None:
+        self._publisher: Final = publisher
+        self._log: Final = log
+        self._waiting: deque[_Record] = deque()
+        self._done = 0
+
+    @property
+    def client_hash(self) -> int:
+        """The hash of the client name under which records are republished."""
+        return self._publisher.client_hash
+
+    def want(self, topic: SowTopic, records: Iterable[tuple[str, int]]) -> None:
+        """Enqueue records to be republished soon.
+
+        Args:
+            topic: their topic.
+            records: their keys, and their digests when they were compared.
+        """
+        for key, digest in records:
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(_Record(topic, key, digest))
+
+    def step(self) -> bool:
+        """Republish some records, and return whether there are more."""
+        if not self._waiting:
+            return False
+        for _ in range(min(_AT_ONCE, len(self._waiting))):
+            topic, key, digest = self._waiting.popleft()
+            try:
+                if TopicRecords(topic, _all).state(key).digest == digest:
+                    self._done += self._publisher.publish_again(topic, key)
+            except StoreError:
+                continue  # the record stays as it is, and the next comparison reports it
+        if not self._waiting:
+            self._log.emit("1E-0017", count=self._done)
+            self._done = 0
+        return bool(self._waiting)
+
+
+def _all(_name: str) -> bool:
+    return True

@@ -1,0 +1,86 @@
+"""Results of comparisons: kept for callers, and written to the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.util.log_protocol import Log
+
+MOST_SHOWN: Final = 10
+"""Number of keys that a log entry names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The latest result for a topic and an instance.
+
+    Attributes:
+        at: time when the comparison began, in seconds since the Unix epoch: the result holds as of
+            then.
+        records: number of records of this instance.
+        differing: number of keys that are not the same.
+        unclear: number of keys that could not be decided.
+        keys: some of the keys that differ.
+        failure: the reason for the failure of the comparison; empty if it succeeded.
+    """
+
+    at: float
+    records: int = 0
+    differing: int = 0
+    unclear: int = 0
+    keys: Sequence[str] = ()
+    failure: str = ""
+
+    @property
+    def is_in_step(self) -> bool:
+        """True if the records are the same."""
+        return not (self.differing or self.unclear or self.failure)
+
+
+class Findings:
+    """The latest results of all comparisons.
+
+    Args:
+        log: the event log, which they are written to.
+
+    Attributes:
+        latest: the latest result, by name of the instance, message type and topic.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.latest: Final[dict[tuple[str, str, str], Finding]] = {}
+        self._log: Final = log
+
+    def add(self, other: str, topic: tuple[str, str], finding: Finding) -> None:
+        """Store and log a result.
+
+        Args:
+            other: name of the other instance.
+            topic: message type and name.
+            finding: the result.
+        """
+        message_type, name = topic
+        self.latest[other, message_type, name] = finding
+        fields: dict[str, object] = {"topic": name, "message_type": message_type, "other": other}
+        fields["moment"] = datetime.fromtimestamp(finding.at, UTC).isoformat(" ", "seconds")
+        if finding.failure:
+            self._log.emit("1E-0016", **fields, reason=finding.failure)
+        elif finding.differing:
+            keys = ", ".join(one.replace("\0", " ") for one in finding.keys)
+            self._log.emit("1E-0014", **fields, count=finding.differing, keys=keys)
+        elif finding.unclear:
+            self._log.emit("1E-0015", **fields, count=finding.unclear)
+        else:
+            self._log.emit("1E-0013", **fields, records=finding.records)
+
+    @property
+    def state(self) -> Mapping[str, int]:
+        """Numbers of differing keys in the latest results."""
+        return {
+            f"keys of {topic} that differ from {other}": finding.differing
+            for (other, _, topic), finding in self.latest.items()
+        }

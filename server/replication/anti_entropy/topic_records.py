@@ -1,0 +1,131 @@
+"""The records of a topic as comparisons see them, and the choice of the records to compare.
+
+Compared are the records that one instance sends to the other: both determine that from the
+description that the sending one gives of itself. Topics with a filter on their way are not
+compared, for the other instance lacks the records that the filter excludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from config_schema.regex import matches
+from config_schema.selection import Coverage, Selection
+from server.replication.anti_entropy.digests import Portion, State, digest_of
+from server.storage.sow.record_table import CURRENT
+from server.storage.sow.store import identity_of
+
+if TYPE_CHECKING:
+    from config_schema.topology import InstanceDescription
+    from config_schema.topology.description import Destination
+    from server.storage.sow.records import Record
+    from server.storage.sow.topic_records import SowTopic
+
+_ROWS_AT_ONCE: Final = 64
+_MOST_NAMES: Final = 10_000
+
+
+class TopicRecords:
+    """The records of a topic; see `server.replication.anti_entropy.digests.Records`.
+
+    Args:
+        sow: the topic.
+        goes: tells whether a logical topic is compared.
+    """
+
+    def __init__(self, sow: SowTopic, goes: Callable[[str], bool]) -> None:
+        self._table: Final = sow.table
+        self._has_pattern: Final = sow.table.options.pattern
+        self._goes: Final = goes
+
+    def portion(self, place: int) -> Portion:
+        """See `Records.portion`; places are rows.
+
+        Raises:
+            StoreError: a record cannot be read.
+        """
+        table, goes, has_pattern = self._table, self._goes, self._has_pattern
+        states, store = table.states, table.store
+        end = min(place + _ROWS_AT_ONCE, len(states))
+        identities: list[str] = []
+        bodies: list[bytes] = []
+        for row in range(place, end):
+            if states[row] == CURRENT:
+                record = store.record(row)
+                if not has_pattern or goes(record.topic):
+                    identities.append(identity_of(record, pattern=has_pattern))
+                    bodies.append(record.body)
+        return Portion(identities, bodies, end if end < len(states) else None)
+
+    def state(self, identity: str) -> State:
+        """See `Records.state`.
+
+        Raises:
+            StoreError: the record cannot be read.
+        """
+        record = self._table.get(identity)
+        if record is None or (self._has_pattern and not self._goes(record.topic)):
+            return State()
+        client, sequence = _name_of(record)
+        return State(digest_of(identity, record.body), client, sequence, bool(record.expires))
+
+
+def _name_of(record: Record) -> tuple[int, int]:
+    """Return identity and number of the message of a record; zeros if they are not known."""
+    client, _, rest = record.bookmark.partition("|")
+    sequence = rest.partition("|")[0]
+    if client.isdigit() and sequence.isdigit():
+        return int(client), int(sequence)
+    return 0, 0
+
+
+def is_kept_by(sow: SowTopic, description: InstanceDescription) -> bool:
+    """Return whether another instance has the records of a topic, too, in the same way."""
+    return any(
+        (one.kind, one.name, one.message_type, one.pattern)
+        == ("Topic", sow.name, sow.type_name, sow.spec.pattern)
+        for one in description.stored
+    )
+
+
+def goes_from(
+    source: InstanceDescription,
+    to: InstanceDescription,
+    destination: str | None,
+    message_type: str,
+) -> Callable[[str], bool]:
+    """Return a function that tells whether an instance sends all messages of a topic to another.
+
+    Args:
+        source: the one that sends.
+        to: the one that it sends to.
+        destination: the name of the destination, if that is known. Otherwise it is the one that is
+            named after the instance, or else all destinations for its group must send the topic.
+        message_type: of the topics.
+    """
+    coverages = [
+        Coverage(topic.selection for topic in one.topics if topic.filter is None)
+        for one in _destinations(source, to, destination)
+    ]
+
+    stored = [one for one in source.stored if one.message_type == message_type]
+    single = {one.name for one in stored}
+    patterns = [(one.pattern, one.name) for one in stored if one.pattern is not None]
+
+    @lru_cache(maxsize=_MOST_NAMES)
+    def goes(name: str) -> bool:
+        keepers = () if name in single else (at for text, at in patterns if matches(text, name))
+        topics = [(Selection(one, message_type, is_expression=False),) for one in (name, *keepers)]
+        return bool(coverages) and all(any(map(one.has, topics)) for one in coverages)
+
+    return goes
+
+
+def _destinations(
+    source: InstanceDescription, to: InstanceDescription, name: str | None
+) -> list[Destination]:
+    wanted = to.name if name is None else name
+    named = [one for one in source.destinations if one.name == wanted]
+    return named or [one for one in source.destinations if one.is_for(to)]

@@ -1,0 +1,1 @@
+"""Application of the entries that other instances send: recorded, applied, delivered."""

@@ -1,0 +1,239 @@
+"""Records the entries that other instances send: appended unchanged, then applied and delivered.
+
+    Receiver (server/replication/core/) --new entries--> Incoming.record
+        messages of several topics --> the journal --> each topic (`interleaved`)
+        of one topic, by kind --> the topic --> the journal --> records, subscribers, views, queues
+
+An entry is skipped, and the skip is logged, if its topic is not recorded here, if it is not
+permitted, or if it can never be recorded. An entry that cannot be recorded at the moment (a disk is
+full) waits, and so do later entries of the same instance: an acknowledgement of entries that are
+not here would let other instances discard them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from amperage.wire.bookmarks import client_hash
+from server.queues.topic.queue_topic import QueueTopic
+from server.replication.apply.error_log import IncomingLog
+from server.replication.apply.sequence_gaps import IncomingRefusals
+from server.replication.core import Recorded, Same
+from server.replication.core.columns import by_client, rows
+from server.storage.journal import MESSAGES, JournalUnavailable, Kind
+from server.topics.journaled_topic import JournaledStoredTopic, JournaledTopic
+from server.topics.replicated.batch import AT_ONCE, Arrivals
+from server.topics.replicated.multi_topic import Interleaved, OneByOneError
+
+if TYPE_CHECKING:
+    from server.replication.apply.permissions import IncomingPermits
+    from server.replication.core import Columns, Known, Peer
+    from server.replication.core.columns import Column
+    from server.storage.journal import Topic
+    from server.topics.topic_table import TopicTable
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_Taker: TypeAlias = JournaledTopic | JournaledStoredTopic | QueueTopic | IncomingRefusals
+
+_MOST_SECONDS: Final = (1 << 32) - 1
+
+
+class NotRecordedError(Exception):
+    """A topic's messages are not recorded by this instance; the text gives the reason."""
+
+
+class Incoming:
+    """Records entries of other instances; see `server.replication.core.Recorder`.
+
+    Args:
+        topics: the topics that receive the entries.
+        message_types: the names of the existing message types.
+        transaction_log: the log that records the entries.
+        known: the messages present of each publisher.
+        permits: the permissions to record.
+        clock: the time, and timers.
+        log: is notified of entries that cannot be recorded.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        message_types: Collection[str],
+        transaction_log: TransactionLog,
+        known: Known,
+        permits: IncomingPermits,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._topics: Final = topics
+        self._message_types: Final = message_types
+        self._transaction_log: Final = transaction_log
+        self._permits: Final = permits
+        self._log: Final = IncomingLog(clock, log)
+        self._refusals: Final = IncomingRefusals(transaction_log, known)
+
+    @property
+    def last_txid(self) -> int:
+        """See `Recorder.last_txid`."""
+        return self._transaction_log.last_txid
+
+    def highest(self) -> Mapping[int, int]:
+        """See `Recorder.highest`."""
+        table = self._transaction_log.journal.sequences
+        return {client: sequence for client, (sequence, _) in table.items()}
+
+    def record(self, entries: Columns, source: Peer) -> Recorded:
+        """See `Recorder.record`. The caller has to flush outboxes.
+
+        Raises nothing: an error in an entry concerns that entry.
+        """
+        if max(entries.expirations) > _MOST_SECONDS:
+            lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in entries.expirations]
+            entries = entries._replace(expirations=lifetimes)
+        done = Recorded(0)
+        for part in _parts(entries):
+            recorded = self._record_together(part, source)
+            done = _both(done, recorded)
+            if recorded.done < len(part.data):
+                rest = part.pick(range(recorded.done, len(part.data)))
+                recorded = self._record_one_by_one(rest, source)
+                done = _both(done, recorded)
+                if recorded.done < len(rest.data):
+                    break
+        return done
+
+    def _record_together(self, entries: Columns, source: Peer) -> Recorded:
+        """Record messages of several topics in one step, up to the first problem."""
+        names = entries.used()
+        if len(names) == 1 or entries.kinds[0] not in MESSAGES:
+            return Recorded(0)
+        if not self._permits.allow_all(source.name, entries):
+            return Recorded(0)
+        try:
+            topics = {number: self._participant(name.topic) for number, name in names.items()}
+            together = Interleaved(entries, topics, client_hash(source.name))
+        except Exception:  # of any kind: one by one, the entry at fault is found
+            return Recorded(0)
+        recorded = together.record(self._transaction_log.journal)
+        if recorded.done:
+            self._log.went_on(source.name)
+            self._came(entries.pick(range(recorded.done)))
+        for concerned, failures in together.failures:
+            self._log.could_not_apply(concerned, failures, source.name)
+        return recorded
+
+    def _came(self, entries: Columns) -> None:
+        """Note the arrival of messages that publishers would have been told of as missing."""
+        refusals = self._transaction_log.refusals
+        for client, places in by_client(entries.clients) if refusals.is_any else ():
+            refusals.came(client, [entries.sequences[place] for place in places])
+
+    def _participant(self, named: Topic) -> JournaledTopic | JournaledStoredTopic:
+        topic = self._find(named, Kind.PUBLISH)
+        if isinstance(topic, JournaledTopic | JournaledStoredTopic):
+            return topic
+        raise OneByOneError("a queue takes in nothing together with topics")
+
+    def _record_one_by_one(self, entries: Columns, source: Peer) -> Recorded:
+        """Record entries in runs of one topic and kind."""
+        done = Recorded(0)
+        for part in _runs(entries):
+            arrivals = Arrivals(part, client_hash(source.name))
+            self._take_in(arrivals, source.name)
+            self._log.say(arrivals, source.name)
+            done = _both(done, arrivals.outcome)
+            if arrivals.problem is not None:
+                break
+        return done
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """See `Recorder.published_twice`: queues need it; unrecorded topics do not matter."""
+        with suppress(NotRecordedError):
+            self._find(topic, Kind.PUBLISH).published_twice(marks, publishers)
+
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        """See `Recorder.lost`."""
+        try:
+            self._refusals.lost(client, sequences)
+        except JournalUnavailable:
+            return False
+        return True
+
+    def _take_in(self, arrivals: Arrivals, source: str) -> None:
+        problem = self._permits.problem(source, arrivals.topic)
+        if problem is not None:
+            arrivals.refuse_all(NotRecordedError(problem))
+            return
+        try:
+            topic = self._find(arrivals.topic, arrivals.kind)
+        except NotRecordedError as error:
+            arrivals.refuse_all(error)
+            return
+        while arrivals.is_waiting:
+            position = arrivals.position
+            try:
+                topic.take_in(arrivals)
+            except Exception as error:  # of any kind: later entries must not be affected
+                if arrivals.position == position:
+                    arrivals.refuse(error)
+                else:
+                    arrivals.unapplied.append((arrivals.position - 1, error))
+
+    def _find(self, named: Topic, kind: Kind) -> _Taker:
+        """Return the topic for entries of a kind.
+
+        Raises:
+            NotRecordedError: they are not recorded here.
+        """
+        message_type, name = named.message_type, named.name
+        if kind is Kind.MISSING:
+            return self._refusals
+        if message_type not in self._message_types:
+            raise NotRecordedError(f"this instance has no message type {message_type}")
+        topic = self._topics.find(message_type, name)
+        if isinstance(topic, QueueTopic) and kind is not Kind.QUEUE_EVENT:
+            found = self._topics.behind_queue(message_type, name, name)
+        else:
+            found = topic
+        if isinstance(found, JournaledTopic | JournaledStoredTopic | QueueTopic):
+            return found
+        raise NotRecordedError("the topic is not in the TransactionLog of this instance")
+
+
+def _both(one: Recorded, other: Recorded) -> Recorded:
+    """Return the joint outcome of some entries, and of later ones."""
+    first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
+    return Recorded(one.done + other.done, first, last)
+
+
+def _parts(entries: Columns) -> Iterator[Columns]:
+    """Yield parts that one step can record, with either messages or other entries only."""
+    kinds = entries.kinds
+    if _are_alike(kinds):
+        parts = iter([(0, len(kinds))])
+    else:
+        parts = rows(kind in MESSAGES for kind in kinds)
+    for start, end in parts:
+        for first in range(start, end, AT_ONCE):
+            yield entries.pick(range(first, min(first + AT_ONCE, end)))
+
+
+def _are_alike(kinds: Column) -> bool:
+    """Return whether all entries are messages, or all of one other kind."""
+    return isinstance(kinds, Same) or MESSAGES.issuperset(kinds)
+
+
+def _runs(entries: Columns) -> Iterator[Columns]:
+    """Yield consecutive entries of one name and one kind; see `Arrivals`."""
+    if isinstance(entries.numbers, Same) and _are_alike(entries.kinds):
+        yield entries
+        return
+    kinds = (Kind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
+    for start, end in rows(zip(entries.numbers, kinds, strict=True)):
+        yield entries.pick(range(start, end))

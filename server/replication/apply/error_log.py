@@ -1,0 +1,116 @@
+"""Logs entries of other instances that cannot be recorded: at once, and then once a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from server.storage.journal import Topic
+
+if TYPE_CHECKING:
+    from server.topics.replicated.batch import Arrivals, Entries
+    from server.topics.replicated.multi_topic import Failure
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_SECONDS: Final = 60.0
+"""Interval between two log messages about the same subject."""
+
+_MOST_SUBJECTS: Final = 1000
+"""The most subjects rate-limited separately; those beyond share one per message type."""
+
+_REFUSED: Final = "1D-0022"
+_UNAPPLIED: Final = "1D-0023"
+_WAITING: Final = "1D-0024"
+_RESUMED: Final = "1D-0025"
+
+
+@dataclass(slots=True)
+class _Subject:
+    """A rate-limited subject.
+
+    Attributes:
+        count: entries concerned that have not been reported.
+        last: the log fields of the last of them.
+    """
+
+    count: int = 0
+    last: dict[str, object] = field(default_factory=dict)
+
+
+class IncomingLog:
+    """Writes log messages about entries that cannot be recorded.
+
+    Args:
+        clock: the time, and timers.
+        log: receives the messages.
+    """
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        self._clock: Final = clock
+        self._log: Final = log
+        self._subjects: dict[tuple[str, str, Topic], _Subject] = {}
+        self._waiting: set[str] = set()
+
+    def say(self, arrivals: Arrivals, source: str) -> None:
+        """Report entries that could not be recorded, unless the rate limit applies.
+
+        Args:
+            arrivals: the entries received.
+            source: the name of the instance that sent them.
+        """
+        if arrivals.problem is not None:
+            self._waiting.add(source)
+            waiting = [(arrivals.position, arrivals.problem)]
+            self._mention(_WAITING, arrivals, waiting, source)
+        else:
+            self.went_on(source)
+        self._mention(_REFUSED, arrivals, arrivals.refused, source)
+        self.could_not_apply(arrivals, arrivals.unapplied, source)
+
+    def could_not_apply(self, entries: Entries, failures: Sequence[Failure], source: str) -> None:
+        """Report entries of one topic that are in the transaction log but could not be applied."""
+        self._mention(_UNAPPLIED, entries, failures, source)
+
+    def went_on(self, source: str) -> None:
+        """Report that entries of an instance are recorded again, if they were waiting."""
+        if source in self._waiting:
+            self._waiting.discard(source)
+            self._log.emit(_RESUMED, source=source)
+
+    def _mention(
+        self, message_id: str, entries: Entries, failures: Sequence[Failure], source: str
+    ) -> None:
+        if not failures:
+            return
+        position, problem = failures[-1]
+        topic = entries.run.name(position).topic
+        key = message_id, source, topic
+        if key not in self._subjects and len(self._subjects) >= _MOST_SUBJECTS:
+            key = message_id, source, Topic(topic.message_type, "")
+        subject = self._subjects.get(key)
+        is_new = subject is None
+        if subject is None:
+            subject = self._subjects[key] = _Subject()
+        subject.count += len(failures)
+        subject.last = {
+            "source": source,
+            "topic": topic.name,
+            "message_type": topic.message_type,
+            "bookmark": entries.bookmark(position),
+            "problem": str(problem) or repr(problem),
+        }
+        if is_new:
+            self._emit(key)
+
+    def _emit(self, key: tuple[str, str, Topic]) -> None:
+        """Report the pending count of a subject, or forget the subject if that is 0."""
+        subject = self._subjects[key]
+        if not subject.count:
+            del self._subjects[key]
+            return
+        self._log.emit(key[0], count=subject.count, **subject.last)
+        subject.count = 0
+        self._clock.call_later(_SECONDS, partial(self._emit, key))

@@ -1,0 +1,54 @@
+"""Permissions for entries of other instances, as set by the transports that they connect to.
+
+For an instance that this one itself connects to, as the configuration says, nothing is checked.
+
+Source: AMPS User Guide, Entitlement Resource and Permission Types; Permissions Document Format,
+replicated-topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from server.storage.journal.format.entry import NO_TOPIC
+
+if TYPE_CHECKING:
+    from server.replication.core import Columns
+    from server.storage.journal import Topic
+
+Judge: TypeAlias = "Callable[[Topic], str | None]"
+"""Returns the reason why a topic must not be recorded; None if it may be."""
+
+
+class IncomingPermits:
+    """The judges of received entries, by the name of the instance that sent them."""
+
+    def __init__(self) -> None:
+        self._judges: dict[str, Judge] = {}
+
+    def begin(self, source: str, judge: Judge | None) -> None:
+        """Set the judge of an instance, whose entries arrive from now on.
+
+        Args:
+            source: its name.
+            judge: decides which topics may be recorded; None for all.
+        """
+        if judge is None:
+            self._judges.pop(source, None)
+        else:
+            self._judges[source] = judge
+
+    def problem(self, source: str, topic: Topic) -> str | None:
+        """Return why an instance's entries for a topic must not be recorded; None if they may be.
+
+        Notes about numbers of publishers have no topic, and are always accepted.
+        """
+        judge = self._judges.get(source)
+        return None if judge is None or topic == NO_TOPIC else judge(topic)
+
+    def allow_all(self, source: str, entries: Columns) -> bool:
+        """Return whether all of some entries may be recorded."""
+        return source not in self._judges or not any(
+            self.problem(source, name.topic) for name in entries.used().values()
+        )

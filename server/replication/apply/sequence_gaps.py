@@ -1,0 +1,67 @@
+"""Records other instances' notes on refused or lost numbers that publishers have to be told of.
+
+When a publisher has moved, one instance may have refused a number that another one has recorded. So
+for numbers reported missing elsewhere, this instance records a note of those that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.storage.journal import Note, decode_note
+from server.topics.rejected_sequences import NOTES
+from server.topics.topic_journal import TopicJournal
+
+if TYPE_CHECKING:
+    from server.replication.core import Known
+    from server.storage.journal.sequence_gaps import Pairs
+    from server.topics.replicated.batch import Arrivals
+    from server.topics.transaction_log import TransactionLog
+
+
+class IncomingRefusals:
+    """Records and applies notes.
+
+    Args:
+        log: the log that records them.
+        known: the messages present of each publisher.
+    """
+
+    def __init__(self, log: TransactionLog, known: Known) -> None:
+        self._log: Final = log
+        self._known: Final = known
+        self._journal: Final = TopicJournal(log, NOTES.message_type, NOTES.name)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record and apply some of the received entries, from the front."""
+        start = arrivals.position
+        appended = self._journal.append_copies(arrivals, arrivals.content())
+        for place in range(start, start + len(appended.txids)):
+            with suppress(msgspec.MsgspecError):  # not a note in this version: ignore it
+                self._take(arrivals.run.source_txids[place], decode_note(arrivals.bodies[place]))
+
+    def _take(self, client: int, note: Note) -> None:
+        refusals, known = self._log.refusals, self._known
+        refusals.take(client, note)
+        there = [pair for one in note.missing for pair in known.there(client, *one)]
+        if there:
+            refusals.are_here(client, there)
+
+    def lost(self, client: int, sequences: Pairs) -> None:
+        """Record that numbers a source could not read are lost, unless they arrived another way.
+
+        Raises:
+            JournalUnavailable: that cannot be recorded at the moment.
+        """
+        lacking = [pair for one in sequences for pair in self._known.lacking(client, *one)]
+        if lacking:
+            self._log.refusals.lost(client, lacking)
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Do nothing: notes are not messages."""

@@ -1,0 +1,202 @@
+"""Replication: sends the log to other instances, receives theirs, and tracks acknowledgements.
+
+This is the core: plain code that decides, without I/O, threads or a clock. Timestamps are passed
+in, in microseconds since 1970, as in the journal. Entries travel in batches of columns (`columns`),
+so that a decision is made once per column value, not once per entry.
+
+Terms. A *source* sends, a *destination* receives; a *link* is one connection, and may carry both
+directions. An *identity* stands for a publisher in bookmarks; an identity and a sequence number
+name a message on all instances. A *cursor* is a destination's position in a source's log. It
+belongs to a *stream*: that log, and the part of it that is replicated. An entry is *stored* when it
+is on stable storage at a destination; it is *settled* when it is also on stable storage at the
+instances that acknowledge to that destination.
+
+For integrators
+---------------
+
+Identity. A message has the same name on all instances: `Entry.client` and `sequence`. For a
+publisher that gives no sequence numbers, and for the events of queues, the server makes the
+identity at the instance of the publish, and the txid there is the number; all instances keep both.
+`source` of an entry is the hash of the name of the instance that sent it; `source_txid` is as in
+the columns; the path in its origin names all instances that it has passed through. Its timestamp is
+that of this instance; its lifetime is the rest that it had when it was sent.
+
+Startup. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal, or
+if its `txid` is beyond the journal's end. Make a `Recent`, and feed a `Recollection` from the log
+(`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as `Recent` reaches
+before `txid`; without the file, feed it the whole log. If journals behind `txid` are gone, it is
+not whole. Then `known = recollection.known`, and set `known.highest` to `Journal.last_sequence`.
+Make a `Sender` for each Destination, with its value in `acknowledged`; a `Receiver` for each
+instance that connects with a new name, with its cursor if the file has one; and one
+`Acknowledgement` over the senders. All of these live as long as the instance. The identity of a log
+must change when the log is started anew.
+
+Publishes of clients. Call `recent.note(...)` for appended entries. Where a numbered message does
+not follow its publisher's highest number, call `known.noted(client, highest before, sequences)`.
+
+A link. Both ends send a `Hello`, and check the other's with `refusal`, by its credentials, by its
+`description`, and for a destination with `group_refusal`; a reason is returned as `Refused`, and
+both ends log it. Of two connections, `which_stays` returns which to keep. Then call
+`disconnected()` of the sender and the receiver for that instance, since they may still be on a link
+that is dropped; if there is a destination, send the return value of
+`sender.connected(peer_of(hello))`. Frames:
+
+    Begin       -> send all frames of `receiver.begin(peer, frame, acknowledgement.settled)`
+    Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both return
+                   `Resumed` when sending begins, with the range of missing entries
+    Batch       -> `receiver.take(frame)`; while `receiver.is_stalled`, read nothing from that
+                   link, and retry `go_on()` periodically
+    Owed        -> `receiver.owe(frame)`
+    Ack         -> `sender.acknowledge(frame)`
+    Beat        -> do nothing; an end that receives nothing for too long closes the link
+
+    Word        -> `Courier.receive`, which forwards it or returns its sender; see there
+
+`FrameError` and `ProtocolError` end the link, and are logged. While the link accepts more, send the
+return value of `sender.pull(now)`, until that is None; about once a second call it with `flush`.
+Once per scheduling round of the engine, or at an interval of your own, send the return value of
+`receiver.acknowledge(durable, acknowledgement.is_settled)`. When the link is gone, call
+`disconnected()` of both.
+
+Acknowledgement. Call `recorded(txid, now)` from time to time after appends, and `reached` when the
+journal's thread has synced. After that, and after acks, downgrades and upgrades, call `find_out`:
+if it returns true, release the waiters for `settled`; there may also be something to acknowledge.
+The refusal of a message as a duplicate must not be reported before the end of the log at that
+moment is settled, too.
+
+Damage. A sender stops in front of an entry that the log cannot read (`blocked`); call `look_again`
+when that entry has been repaired, or is lost. Entries that it has skipped are in `left_out`.
+
+The record. To store `replication.ack`, make a `Remembered` of `receiver.cursor`,
+`sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
+txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
+
+Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
+and an `Answering` at the other; their messages travel beside the log, and may be lost. See
+`comparison`.
+
+Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
+Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.
+"""
+
+from server.replication.core.acknowledgement import Acknowledgement, Kept, Progress, Waiting
+from server.replication.core.columns import Batch, Column, Columns, Name, Packed, Same
+from server.replication.core.dedup_window import Had, Known
+from server.replication.core.frames import (
+    MOST_BEFORE_HELLO,
+    MOST_IN_FRAME,
+    VERSION,
+    Ack,
+    Beat,
+    Begin,
+    Frame,
+    FrameError,
+    FrameReader,
+    Hello,
+    Knowledge,
+    Owed,
+    Refused,
+    Resume,
+    Sent,
+    Word,
+    encode,
+    encoded,
+)
+from server.replication.core.handshake import (
+    Connection,
+    Stay,
+    group_refusal,
+    peer_of,
+    refusal,
+    which_stays,
+)
+from server.replication.core.persistent_state import Recollection, Remembered, pack, unpack
+from server.replication.core.receiver import (
+    Branch,
+    Conflict,
+    Cursor,
+    Receiver,
+    Recorded,
+    Recorder,
+    Taken,
+)
+from server.replication.core.recent_entries import Recent
+from server.replication.core.router import MOST_IN_WORD, Courier, Parcel, Received
+from server.replication.core.routes import Filter, Hop, Routes, TopicRoute, hops, lengthen
+from server.replication.core.sender import (
+    Peer,
+    ProtocolError,
+    Reader,
+    Resumed,
+    Sender,
+    SourceLog,
+    State,
+)
+
+__all__ = [
+    "MOST_BEFORE_HELLO",
+    "MOST_IN_FRAME",
+    "MOST_IN_WORD",
+    "VERSION",
+    "Ack",
+    "Acknowledgement",
+    "Batch",
+    "Beat",
+    "Begin",
+    "Branch",
+    "Column",
+    "Columns",
+    "Conflict",
+    "Connection",
+    "Courier",
+    "Cursor",
+    "Filter",
+    "Frame",
+    "FrameError",
+    "FrameReader",
+    "Had",
+    "Hello",
+    "Hop",
+    "Kept",
+    "Knowledge",
+    "Known",
+    "Name",
+    "Owed",
+    "Packed",
+    "Parcel",
+    "Peer",
+    "Progress",
+    "ProtocolError",
+    "Reader",
+    "Received",
+    "Receiver",
+    "Recent",
+    "Recollection",
+    "Recorded",
+    "Recorder",
+    "Refused",
+    "Remembered",
+    "Resume",
+    "Resumed",
+    "Routes",
+    "Same",
+    "Sender",
+    "Sent",
+    "SourceLog",
+    "State",
+    "Stay",
+    "Taken",
+    "TopicRoute",
+    "Waiting",
+    "Word",
+    "encode",
+    "encoded",
+    "group_refusal",
+    "hops",
+    "lengthen",
+    "pack",
+    "peer_of",
+    "refusal",
+    "unpack",
+    "which_stays",
+]

@@ -1,0 +1,184 @@
+"""The dedup window: the messages that an instance has of each publisher.
+
+A message is identified by its bookmark: the identity of its publisher, and a sequence number. An
+instance keeps the highest number of each identity, as for its own publishers, and here the *gaps*
+below it: numbers that have not come. A message from another instance is new if its number is above
+the highest, or in a gap: publishers move from one instance to another, and the messages that one
+instance has missed come when the instances connect again.
+
+Gaps are bounded. All numbers in a forgotten gap count as received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple
+
+from server.storage.journal.publisher_table import is_server_made
+from server.util.ranges import Ranges
+
+MOST_GAPS_OF_ONE: Final = 4096
+MOST_GAPS: Final = 131_072
+
+
+class Had(NamedTuple):
+    """The messages that an instance has of one publisher.
+
+    Attributes:
+        client: the identity.
+        highest: its highest number.
+        gaps: the first and the last number of each gap below that.
+    """
+
+    client: int
+    highest: int
+    gaps: Sequence[tuple[int, int]] = ()
+
+
+class Known:
+    """The sequence numbers received of each identity.
+
+    Args:
+        highest: returns the highest number of an identity, 0 for none. The journal keeps them
+            (`Journal.last_sequence`).
+        most_of_one: gaps of one identity that are remembered.
+        most: gaps that are remembered in all.
+
+    Attributes:
+        highest: see above.
+        forgotten: gaps that have been forgotten, ever: messages in them will not be accepted.
+    """
+
+    def __init__(
+        self,
+        highest: Callable[[int], int],
+        most_of_one: int = MOST_GAPS_OF_ONE,
+        most: int = MOST_GAPS,
+    ) -> None:
+        self.highest = highest
+        self.forgotten = 0
+        self._most_of_one = most_of_one
+        self._most = most
+        self._gaps: dict[int, Ranges] = {}
+        self._count = 0
+
+    def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
+        """Return the positions of the new numbers of an identity; of equal ones the first."""
+        highest = self.highest(client)
+        gaps = self._gaps.get(client)
+        if isinstance(sequences, range) or len(sequences) == 1 or _ascend(sequences):
+            if sequences[0] > highest:
+                return range(len(sequences))
+            if gaps is None and sequences[-1] <= highest:
+                return ()
+        new: list[int] = []
+        seen: set[int] = set()
+        for position, sequence in enumerate(sequences):
+            if (sequence > highest or (gaps is not None and sequence in gaps)) and (
+                sequence not in seen
+            ):
+                seen.add(sequence)
+                new.append(position)
+        return new
+
+    def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
+        """Note messages that have been recorded, from any sender.
+
+        Args:
+            client: the identity.
+            before: its highest number before that.
+            sequences: the numbers.
+        """
+        is_run = isinstance(sequences, range)
+        if is_run and sequences[0] == before + 1:
+            return
+        gaps = self._gaps.get(client)
+        if gaps is None:
+            gaps = Ranges()
+        count = len(gaps)
+        for sequence in sequences[:1] if is_run else sequences:
+            if sequence > before + 1:
+                gaps.add(before + 1, sequence - 1)
+            elif sequence <= before:
+                gaps.remove(sequence, sequences[-1] if is_run else sequence)
+            before = max(before, sequence)
+        self._keep(client, gaps, count)
+
+    def _keep(self, client: int, gaps: Ranges, count: int) -> None:
+        """Remember the gaps of an identity, which were `count`, within limits."""
+        self._gaps.pop(client, None)
+        if gaps:
+            self._gaps[client] = gaps  # behind all others: the longest untouched are in front
+        while len(gaps) > self._most_of_one:
+            gaps.forget_first()
+            self.forgotten += 1
+        self._count += len(gaps) - count
+        while self._count > self._most:
+            oldest = next(iter(self._gaps))
+            self._gaps[oldest].forget_first()
+            self.forgotten += 1
+            self._count -= 1
+            if not self._gaps[oldest]:
+                del self._gaps[oldest]
+
+    def restore(self, had: Iterable[Had]) -> None:
+        """Restore gaps that have been stored and still exist."""
+        for client, _, pairs in had:
+            if pairs:
+                self._keep(client, Ranges(pairs), 0)
+
+    def lacking(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of an identity's numbers, from `first` to `last`, that are missing."""
+        highest = self.highest(client)
+        lacking = [
+            (max(first, start), min(last, end))
+            for start, end in self._gaps.get(client, ())
+            if start <= last and end >= first
+        ]
+        return [*lacking, (max(first, highest + 1), last)] if last > highest else lacking
+
+    def there(self, client: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of an identity's numbers, from `first` to `last`, that are here."""
+        there = Ranges([(first, last)])
+        for gap in self.lacking(client, first, last):
+            there.remove(*gap)
+        return [*there]
+
+    def gaps(self, client: int) -> Sequence[tuple[int, int]]:
+        """Return the gaps of an identity."""
+        gaps = self._gaps.get(client)
+        return () if gaps is None else tuple(gaps)
+
+    def summary(self, highest: Mapping[int, int]) -> Iterator[Had]:
+        """Yield a `Had` for each identity of a table."""
+        for client, number in highest.items():
+            yield Had(client, number, self.gaps(client))
+
+
+def _ascend(sequences: Sequence[int]) -> bool:
+    return all(map(lt, sequences, islice(sequences, 1, None)))
+
+
+def known_of(had: Iterable[Had]) -> Known:
+    """Return the messages that another instance has, from its `Knowledge`."""
+    table: dict[int, int] = {}
+    gaps = []
+    for one in had:
+        table[one.client] = one.highest
+        gaps.append(one)
+    known = Known(lambda client: table.get(client, 0))
+    known.restore(gaps)
+    return known
+
+
+def was_made_by(instance: str, client: int, source_txid: int) -> bool:
+    """Return whether an instance made an identity, for a publisher that gives no numbers.
+
+    Args:
+        instance: the instance's name.
+        client: the identity.
+        source_txid: as the entry has it: for such a publisher its own client hash.
+    """
+    return is_server_made(client, source_txid, instance)

@@ -1,0 +1,474 @@
+"""The protocol between instances: frames.
+
+    u32 length of the rest | u8 type | u8 flags | payload
+
+The payload of control frames is a MessagePack array; that of a batch has columns (`_pack_batch`).
+Flag 1: the payload is compressed with zlib. Sizes are bounded before anything is read. An unknown
+type, flag or form of a column is refused, and ends the link: an instance must not misread a frame
+that it does not understand. The format is described in docs/formats/replication.md.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from operator import lt
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from server.replication.core.columns import Batch, Column, Columns, Name, Packed, Same, compact
+from server.replication.core.dedup_window import Had
+from server.storage.journal import Origin, Topic
+from server.storage.journal.format.layout import (
+    pack_origin,
+    pack_topic,
+    unpack_origin,
+    unpack_topic,
+)
+from server.util.msgpack_errors import MALFORMED
+
+VERSION: Final = 3
+"""Protocol version; both ends must have the same."""
+
+MOST_BEFORE_HELLO: Final = 1 << 20
+"""Maximum bytes of a frame before the peer has sent its hello."""
+
+_MOST_INFLATED: Final = 16
+"""Factor by which a decompressed hello may exceed that: it describes thousands of topics."""
+
+MOST_IN_FRAME: Final = 1 << 30
+"""Maximum bytes of any other frame: the limit of a message in the log."""
+
+_HEAD: Final = struct.Struct("<IBB")
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_BATCH: Final = struct.Struct("<QQII")  # after, up to, entries, names
+_NAME: Final = struct.Struct("<II")  # lengths of topic and origin
+_FORM: Final = struct.Struct("<B")
+_VALUE: Final = struct.Struct("<Q")
+_COLUMNS: Final = 11
+_MOST_ENTRIES: Final = 65_536  # of a batch: a column of few bytes can claim very many entries
+_COMPRESSED: Final = 1
+_LEAST_COMPRESSED: Final = 1024
+_SAME, _CONSECUTIVE = range(2)
+_EACH: Final[dict[int, np.dtype[Any]]] = {
+    2: np.dtype("<u1"),
+    3: np.dtype("<u4"),
+    4: np.dtype("<u8"),
+}
+_LARGEST: Final = (1 << 64) - 1
+_LONGEST_KEPT: Final = 1000
+"""Maximum bytes of topics and origins that are cached in their decoded forms."""
+
+_packed_topic: Final = lru_cache(maxsize=1024)(pack_topic)
+_packed_origin: Final = lru_cache(maxsize=1024)(pack_origin)
+_topic_of: Final = lru_cache(maxsize=1024)(unpack_topic)
+_origin_of: Final = lru_cache(maxsize=1024)(unpack_origin)
+
+
+class FrameError(Exception):
+    """The bytes received are no frame of this protocol; the text gives the reason."""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The first frame on a link, both ways.
+
+    Attributes:
+        version: of the protocol.
+        instance: the instance's Name.
+        group: its Group.
+        log: identity of its transaction log.
+        began: the first txid that this log ever had.
+        sends: whether it has a destination that the other instance may be.
+        takes: whether it receives from the other instance.
+        user: the user that it authenticates as.
+        password: the user's credential.
+        description: the configuration that both have to agree on, for the validation; encoded, and
+            decoded when the peer is known.
+        nonce: a number of this run of the instance.
+    """
+
+    version: int
+    instance: str
+    group: str
+    log: str
+    began: int
+    sends: bool = True
+    takes: bool = True
+    user: str = ""
+    password: str = ""
+    description: bytes = b""
+    nonce: int = 0
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The link is refused; no frame follows.
+
+    Attributes:
+        reason: for people; both ends log it.
+    """
+
+    reason: str
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A heartbeat: the other end is still there."""
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A source asks for its destination's position.
+
+    Attributes:
+        stream: identifies the source's log and the part of it that is replicated: a cursor belongs
+            to one stream. The identity of the log, a slash, and an identifier of the rest.
+        first: the first txid in its log.
+        last: the last txid in its log.
+        client: the name of this direction of the link in the logs of both ends.
+        ack_interval: the interval at which it wants `stored` acknowledged, in microseconds.
+    """
+
+    stream: str
+    first: int
+    last: int
+    client: str = ""
+    ack_interval: int = 0
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The destination's progress, in txids of the source's log.
+
+    Attributes:
+        stored: everything up to this is on stable storage, or was not for this destination.
+        lanes: the lanes that are not settled up to `stored`, each with the txid up to which it is.
+            Settled means on stable storage, too, at the instances that acknowledge to the
+            destination. See `lanes`.
+    """
+
+    stored: int
+    lanes: list[tuple[int, int]] = []
+
+    @property
+    def settled(self) -> int:
+        """The txid up to which everything is settled."""
+        return min((txid for _, txid in self.lanes), default=self.stored)
+
+
+class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """All entries that a source has skipped, because they could not be read; see `arrears`.
+
+    Attributes:
+        ranges: the first and the last txid of each range.
+        lost: the identities and sequence numbers of the entries added since the last such frame, as
+            far as they are known.
+        unknown: the number of added entries without a known identity and number.
+    """
+
+    ranges: list[tuple[int, int]]
+    lost: list[tuple[int, int]] = []
+    unknown: int = 0
+
+
+class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The position from which a source is to resume.
+
+    Attributes:
+        after: the txid behind which it goes on; None if the destination does not know the stream:
+            the messages that it has follow, in frames of `Knowledge`.
+        ack: the destination's progress up to there.
+        owed: the entries that it has been told that it is owed.
+    """
+
+    after: int | None
+    ack: Ack | None = None
+    owed: list[tuple[int, int]] = []
+
+
+class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The messages that a destination has, of some of the publishers.
+
+    Attributes:
+        had: see `known`.
+        is_last: no more such frames follow.
+    """
+
+    had: list[Had]
+    is_last: bool
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message from one instance to another, which need not be a neighbour; see `courier`.
+
+    Attributes:
+        to: the name of the recipient.
+        path: the names of the instances that it has passed through, its sender first.
+        number: of this message of that sender; not used again for a long time.
+        subject: its subject.
+        body: its content.
+    """
+
+    to: str
+    path: list[str]
+    number: int
+    subject: str
+    body: bytes
+
+
+Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word | Owed
+Frame: TypeAlias = Control | Batch
+"""A frame that is received."""
+
+Sent: TypeAlias = Control | Packed
+"""A frame that is sent."""
+
+_TYPES: Final[dict[int, type[Control]]] = {
+    1: Hello,
+    2: Refused,
+    3: Beat,
+    4: Begin,
+    5: Resume,
+    6: Knowledge,
+    7: Ack,
+    9: Word,
+    10: Owed,
+}
+_NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
+_BATCH_TYPE: Final = 8
+_LATE_TYPE: Final = 11
+_DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in _TYPES.items()}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def encode(frame: Sent, *, compress: bool = False) -> bytes:
+    """Return a frame as bytes.
+
+    Args:
+        frame: the frame.
+        compress: whether it may be compressed; small ones are not.
+    """
+    return b"".join(encoded(frame, compress=compress))
+
+
+def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
+    """Return a frame as pieces; large pieces are not copied."""
+    if isinstance(frame, Packed):
+        number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
+        pieces = _pack_batch(frame)
+    else:
+        number, pieces = _NUMBERS[type(frame)], [_ENCODER.encode(frame)]
+    flags, length = 0, sum(map(len, pieces))
+    if compress and length >= _LEAST_COMPRESSED:
+        flags, pieces = _COMPRESSED, [zlib.compress(b"".join(pieces), 1)]
+        length = len(pieces[0])
+    return [_HEAD.pack(length + 2, number, flags), *pieces]
+
+
+class FrameReader:
+    """Splits the bytes of a link into frames.
+
+    Args:
+        most: bytes of a frame, whether compressed or not.
+
+    Attributes:
+        most: see above; raised when the peer is known.
+    """
+
+    def __init__(self, most: int = MOST_BEFORE_HELLO) -> None:
+        self.most = most
+        self._buffer = bytearray()
+
+    @property
+    def held(self) -> int:
+        """Bytes received that are not part of a complete frame yet."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> None:
+        """Append received bytes."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """Return the next frame, None if it is not complete.
+
+        Raises:
+            FrameError: it is invalid.
+        """
+        buffer = self._buffer
+        if len(buffer) < _HEAD.size:
+            return None
+        length, number, flags = _HEAD.unpack_from(buffer)
+        if not 2 <= length <= self.most:
+            if buffer.startswith(_TLS_HANDSHAKE):
+                raise FrameError("a TLS handshake, and this transport has no TLS")
+            raise FrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
+        end = _HEAD.size - 2 + length
+        if len(buffer) < end:
+            return None
+        with memoryview(buffer) as view:
+            payload = bytes(view[_HEAD.size : end])
+        del buffer[:end]
+        if flags & ~_COMPRESSED:
+            raise FrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
+        if flags:
+            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MOST_BEFORE_HELLO))
+        return _decode(number, payload)
+
+
+def _inflate(payload: bytes, most: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        data = inflater.decompress(payload, most)
+    except zlib.error as problem:
+        raise FrameError(f"a frame that cannot be decompressed: {problem}") from problem
+    if not inflater.eof or inflater.unused_data:
+        raise FrameError(f"a compressed frame that is cut off, or longer than {most} bytes")
+    return data
+
+
+def _decode(number: int, payload: bytes) -> Frame:
+    if number in (_BATCH_TYPE, _LATE_TYPE):
+        return _unpack_batch(payload, is_late=number == _LATE_TYPE)
+    decoder = _DECODERS.get(number)
+    if decoder is None:
+        raise FrameError(f"a frame of type {number}, which this program does not know")
+    try:
+        return decoder.decode(payload)
+    except MALFORMED as problem:
+        if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
+            raise FrameError(
+                f"version {version} of the replication protocol; this program speaks {VERSION}"
+            ) from problem
+        raise FrameError(f"a frame of type {number} that is none: {problem}") from problem
+
+
+def _version(payload: bytes) -> int | None:
+    """Return the version in a hello of an unknown form, as another version's may be."""
+    try:
+        fields = msgspec.msgpack.decode(payload)
+    except MALFORMED:
+        return None
+    match fields:
+        case [int(version), *_]:
+            return version
+    return None
+
+
+def _pack_batch(batch: Packed) -> list[bytes]:
+    """Return a head, the names that the first column numbers, the columns, and the bodies.
+
+    A column is a u8 for its form, then one u64: the value that all entries share, or the first of
+    consecutive values. Otherwise, each value follows with as many bytes as the largest needs.
+    """
+    parts = [_BATCH.pack(batch.after, batch.upto, batch.entries, len(batch.names))]
+    for topic, origin in batch.names:
+        packed = _packed_topic(topic), _packed_origin(origin)
+        parts += (_NAME.pack(*map(len, packed)), *packed)
+    return [b"".join(parts) + batch.columns, batch.data]
+
+
+def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:
+    reader = _Reader(payload)
+    after, upto, count, names = reader.unpack(_BATCH)
+    if upto < after:
+        raise FrameError(f"a batch from {after} to {upto}")
+    if count > _MOST_ENTRIES:
+        raise FrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
+    entries: Columns | None = None
+    if count:
+        named = [_unpack_name(reader) for _ in range(names)]
+        columns = [reader.column(count) for _ in range(_COLUMNS)]
+        entries = _columns_of(named, columns, reader.pieces(columns[-2]))
+    reader.finish()
+    return Batch(after, upto, entries, is_late)
+
+
+def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
+    topic_length, origin_length = reader.unpack(_NAME)
+    read_topic = _topic_of if topic_length <= _LONGEST_KEPT else unpack_topic
+    read_origin = _origin_of if origin_length <= _LONGEST_KEPT else unpack_origin
+    topic = read_topic(reader.take(topic_length))
+    origin = read_origin(reader.take(origin_length))
+    if topic is None or origin is None:
+        raise FrameError("a topic or an origin that cannot be read")
+    return topic, origin
+
+
+def _columns_of(
+    named: Sequence[tuple[Topic, Origin]], columns: Sequence[Column], data: Sequence[bytes]
+) -> Columns:
+    """Return the entries of a batch, each with its name: topic, origin, and length of extras."""
+    numbers, txids, clients, sequences, source_txids = columns[:5]
+    kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
+    if max(numbers) >= len(named):
+        raise FrameError(f"an entry of name {max(numbers)} of {len(named)}")
+    if isinstance(extras, Same):
+        names = [Name(*one, extras.value) for one in named]
+    else:
+        table: dict[tuple[int, int], int] = {}
+        pairs = zip(numbers, extras, strict=True)
+        numbers = compact([table.setdefault(pair, len(table)) for pair in pairs])
+        names = [Name(*named[number], length) for number, length in table]
+    if any(map(lt, lengths, extras)):
+        length, most = next(pair for pair in zip(lengths, extras, strict=True) if lt(*pair))
+        raise FrameError(f"a body of {length} bytes with extras of {most}")
+    return Columns(
+        names,
+        numbers,
+        txids,
+        clients,
+        sequences,
+        source_txids,
+        kinds,
+        sow_keys,
+        expirations,
+        checksums,
+        data,
+    )
+
+
+class _Reader:
+    """Reads a payload from front to back; trusts no length or number in it."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._position = 0
+
+    def take(self, size: int) -> bytes:
+        start = self._advance(size)
+        return self._payload[start : start + size]
+
+    def unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack_from(self._payload, self._advance(form.size))
+
+    def column(self, count: int) -> Column:
+        (form,) = self.unpack(_FORM)
+        if form in _EACH:
+            kind = _EACH[form]
+            start = self._advance(kind.itemsize * count)
+            numbers: list[int] = np.frombuffer(self._payload, kind, count, start).tolist()
+            return numbers
+        (value,) = self.unpack(_VALUE)
+        if form == _SAME:
+            return Same(value, count)
+        if form == _CONSECUTIVE and value + count - 1 <= _LARGEST:
+            return range(value, value + count)
+        raise FrameError(f"a column of the form {form}")
+
+    def pieces(self, lengths: Sequence[int]) -> list[bytes]:
+        ends = list(accumulate(lengths, initial=self._position))
+        self._advance(ends[-1] - ends[0])
+        payload = self._payload
+        return [payload[start:end] for start, end in pairwise(ends)]
+
+    def finish(self) -> None:
+        if self._position != len(self._payload):
+            raise FrameError("a batch with something behind its end")
+
+    def _advance(self, size: int) -> int:
+        start = self._position
+        if start + size > len(self._payload):
+            raise FrameError("a batch that is cut off")
+        self._position = start + size
+        return start

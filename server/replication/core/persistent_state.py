@@ -1,0 +1,175 @@
+"""The state of replication that is kept from one run to the next: the file `replication.ack`.
+
+The file may lag behind, and is correct nevertheless: a cursor that lags costs entries that come
+twice, and are dropped; a destination that is ahead of the file costs journals that are kept longer.
+Entries behind the txid of the file are added from the log. A file with a txid beyond the end of the
+log belongs to a log that has been lost, and is void.
+
+Without the file, everything is recovered from the log, and from the other instances.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from server.replication.core.columns import by_client, compact
+from server.replication.core.dedup_window import Had, Known
+from server.replication.core.receiver import Cursor
+from server.replication.core.recent_entries import Recent
+from server.storage.journal import Run
+from server.storage.journal.format.layout import (
+    BODY_CRC,
+    CHECKSUM,
+    CLIENT,
+    SEQUENCE,
+    TXID,
+    FormatError,
+    VersionError,
+    crc32c,
+)
+from server.storage.journal.format.side_files import REPLICATION_MAGIC as MAGIC
+from server.storage.journal.format.side_files import REPLICATION_VERSION as VERSION
+from server.util.file_lock import version_mismatch
+
+_U64: Final = np.dtype("<u8")
+_VERSION_SIZE: Final = 2
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """The content of the file.
+
+    Attributes:
+        log: identity of this instance's log.
+        txid: the last entry that is taken into account; it was on stable storage.
+        cursors: by name of the source, the position up to which its log has been received.
+        acknowledged: by name of the destination, the txid up to which it has everything.
+        had: the messages received of each publisher.
+        logs: by name of another instance, the identity of the log that it had.
+    """
+
+    log: str
+    txid: int
+    cursors: dict[str, Cursor] = {}
+    acknowledged: dict[str, int] = {}
+    had: list[Had] = []
+    logs: dict[str, str] = {}
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """The same in the form of the file: the state of publishers as columns of u64."""
+
+    log: str
+    txid: int
+    cursors: dict[str, Cursor]
+    acknowledged: dict[str, int]
+    clients: bytes
+    highest: bytes
+    gaps: bytes  # identity, first and last number of each
+    logs: dict[str, str] = {}  # missing in files of earlier versions
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Stored)
+
+
+def pack(remembered: Remembered) -> bytes:
+    """Return the bytes of the file."""
+    had = remembered.had
+    stored = _Stored(
+        remembered.log,
+        remembered.txid,
+        remembered.cursors,
+        remembered.acknowledged,
+        np.array([one.client for one in had], _U64).tobytes(),
+        np.array([one.highest for one in had], _U64).tobytes(),
+        np.array([(one.client, *gap) for one in had for gap in one.gaps], _U64).tobytes(),
+        remembered.logs,
+    )
+    data = MAGIC + VERSION.to_bytes(_VERSION_SIZE, "little") + _ENCODER.encode(stored)
+    return data + CHECKSUM.pack(crc32c(data))
+
+
+def unpack(data: bytes) -> Remembered:
+    """Parse the file.
+
+    Raises:
+        FormatError: it is damaged, or another kind of file.
+    """
+    head = len(MAGIC) + _VERSION_SIZE
+    if len(data) < head + CHECKSUM.size or not data.startswith(MAGIC):
+        raise FormatError("it does not begin like a replication.ack file")
+    if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
+        raise FormatError("its checksum is wrong")
+    version = int.from_bytes(data[len(MAGIC) : head], "little")
+    if version != VERSION:
+        raise VersionError(version_mismatch(version, VERSION))
+    try:
+        stored = _DECODER.decode(data[head : -CHECKSUM.size])
+    except msgspec.MsgspecError as problem:
+        raise FormatError(f"it cannot be read: {problem}") from problem
+    gaps: dict[int, list[tuple[int, int]]] = {}
+    for client, first, last in np.frombuffer(stored.gaps, _U64).reshape(-1, 3).tolist():
+        gaps.setdefault(client, []).append((first, last))
+    clients = np.frombuffer(stored.clients, _U64).tolist()
+    highest = np.frombuffer(stored.highest, _U64).tolist()
+    return Remembered(
+        stored.log,
+        stored.txid,
+        stored.cursors,
+        stored.acknowledged,
+        [
+            Had(client, number, gaps.get(client, ()))
+            for client, number in zip(clients, highest, strict=True)
+        ],
+        stored.logs,
+    )
+
+
+class Recollection:
+    """Rebuilds the messages known of each publisher from the log, on top of the remembered ones.
+
+    Args:
+        remembered: the content of the file; with a txid of 0 nothing is taken for known.
+        recent: is given all entries.
+        is_whole: whether the log has everything behind that, or from its beginning on. If not, all
+            numbers of a publisher before its first entry in the log count as received.
+
+    Attributes:
+        known: the known messages, as far as the log has been read.
+    """
+
+    def __init__(self, remembered: Remembered, recent: Recent, *, is_whole: bool) -> None:
+        self._txid = remembered.txid
+        self._recent = recent
+        self._is_whole = is_whole
+        self._seen: set[int] = set()
+        self._highest = {one.client: one.highest for one in remembered.had}
+        self.known = Known(lambda client: self._highest.get(client, 0))
+        self.known.restore(remembered.had)
+
+    def take(self, run: Run) -> None:
+        """Process entries; to be called with all that change state, in order.
+
+        Behind the remembered txid, none may be omitted; it is good to begin before that, with the
+        entries that the destinations have not acknowledged.
+        """
+        rows = run.rows
+        if not run.origin.path:  # entries numbered by this log only do not come from others
+            rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
+        for client, places in by_client([row[CLIENT] for row in rows]):
+            chosen = [rows[place] for place in places]
+            sequences = compact([row[SEQUENCE] for row in chosen])
+            txids = chosen[0][TXID], chosen[-1][TXID]
+            checksums = [row[BODY_CRC] for row in chosen]
+            self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
+            new = [row[SEQUENCE] for row in chosen if row[TXID] > self._txid]
+            if new:
+                before = self._highest.get(client, 0)
+                if not self._is_whole and client not in self._seen:
+                    self._seen.add(client)
+                    before = max(before, new[0] - 1)
+                self.known.noted(client, before, compact(new))
+                self._highest[client] = max(before, *new)

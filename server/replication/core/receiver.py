@@ -1,0 +1,649 @@
+"""The destination's side of replication from one source.
+
+    Begin -> Resume [Knowledge ...] ... batches -> entries to record ... acknowledge -> Acks
+
+A receiver takes the part of a source's log that comes here, in order and without a hole: a batch
+begins where the one before ended. New entries are handed to the recorder; duplicates are dropped,
+and reported as conflicts where their bodies differ from the recorded ones.
+
+The source announces the entries that it has skipped (`owe`), and may send them later, as a batch
+that is late.
+
+The receiver acknowledges the entries on stable storage here (`stored`), and, of the entries
+recorded because of this source, those that the instances have that acknowledge to this one
+(`settled`), for each of the `lanes` in which they came. A message that has come by another path
+first waits for these instances, too, where that path is longer, or as long and this instance the
+later one by name; else for the disk only. So no two instances wait for each other. The source
+itself is not waited for: it has the entries that it sends, and takes care of its other
+destinations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple, Protocol
+
+from server.replication.core.ack_order import MOST_UNITS, Backlog, Settled, lane_of
+from server.replication.core.acknowledgement import Kept
+from server.replication.core.columns import (
+    Batch,
+    Column,
+    Columns,
+    Name,
+    Same,
+    by_client,
+    by_value,
+    compact,
+    different,
+    rows,
+)
+from server.replication.core.dedup_window import Known, was_made_by
+from server.replication.core.frames import Ack, Begin, Knowledge, Owed, Resume
+from server.replication.core.lost_sequences import Lost
+from server.replication.core.recent_entries import Recent
+from server.replication.core.routes import Hop, hops, lengthen
+from server.replication.core.sender import Peer, ProtocolError
+from server.storage.journal import EVENTS, MESSAGES, Kind, Origin, Topic
+from server.storage.journal.format.layout import crc32c
+from server.storage.journal.runs import has_recorded, run_at
+from server.util.ranges import Ranges
+
+_MOST_STAGES: Final = 1024  # pairs of positions in both logs
+_MOST_HAD: Final = 16_384  # identities in one frame
+_MOST_CONFLICTS: Final = 100  # reported per batch
+_ABOUT_MESSAGES: Final = frozenset((Kind.QUEUE_EVENT, Kind.MISSING))
+
+
+class Recorded(NamedTuple):
+    """The outcome of recording entries.
+
+    Attributes:
+        done: number of entries that have been dealt with, from the front; if not all, the log
+            accepts none at the moment.
+        first_txid: of the first that was recorded; 0 if none was.
+        last_txid: of the last.
+    """
+
+    done: int
+    first_txid: int = 0
+    last_txid: int = 0
+
+
+class Recorder(Protocol):
+    """The sink of new entries: the topics of this instance."""
+
+    @property
+    def last_txid(self) -> int:
+        """The txid of the last entry appended to this instance's log."""
+
+    def record(self, entries: Columns, source: Peer) -> Recorded:
+        """Append entries to the log as they are, apply them, and deliver them, in their order.
+
+        Their identities, numbers and origins stay. Entries that can never be recorded here are
+        logged, and count as dealt with.
+
+        Args:
+            entries: the entries to record; all paths end with the source.
+            source: the instance that they came from.
+        """
+
+    def published_twice(
+        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Report messages in the log that have been published at two instances.
+
+        That happens when their publisher has moved before the first one had replicated them.
+
+        Args:
+            topic: the topic.
+            marks: their identities and numbers.
+            publishers: the names of the two instances.
+        """
+
+    def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
+        """Record that sequence numbers are missing, although later ones come.
+
+        Args:
+            client: the publisher's identity.
+            sequences: the first and the last number of ranges. Some of them may be here.
+
+        Returns:
+            Whether the log has accepted this.
+        """
+
+    def highest(self) -> Mapping[int, int]:
+        """Return all identities in the log with their highest numbers."""
+
+
+class Cursor(NamedTuple):
+    """The position up to which a source's log has been received.
+
+    Attributes:
+        stream: the stream that it is a position in; see `Begin`.
+        txid: everything up to this is on stable storage here, and settled.
+        owed: entries up to there that the source could not read; it sends them should it be able
+            to.
+        run: the number of the run of the source that has recorded the entry; None if the source
+            does not send it.
+    """
+
+    stream: str
+    txid: int
+    owed: tuple[tuple[int, int], ...] = ()
+    run: int | None = None
+
+
+class Branch(NamedTuple):
+    """The entries that are gone from the log of a source, or of its destination.
+
+    Attributes:
+        runs: the first txid and the number of each run of the source, in order; empty if it does
+            not send them.
+        has_lost: whether the destination has lost entries that the source has got from it.
+        own_runs: the runs of the destination.
+    """
+
+    runs: Sequence[tuple[int, int]] = ()
+    has_lost: bool = False
+    own_runs: Sequence[tuple[int, int]] = ()
+
+
+WHOLE: Final = Branch()
+
+
+class Conflict(NamedTuple):
+    """A message with the name of another message and a different body."""
+
+    client: int
+    sequence: int
+    topic: Topic
+
+
+class Taken(NamedTuple):
+    """The counts of new and duplicate entries of a batch.
+
+    Attributes:
+        new: entries that have been recorded.
+        duplicates: entries that were known.
+        conflicts: the first of the duplicates that differ from the recorded message.
+    """
+
+    new: int = 0
+    duplicates: int = 0
+    conflicts: Sequence[Conflict] = ()
+
+
+class Receiver:
+    """Receives the entries of one source.
+
+    Args:
+        instance: name of this instance.
+        began: the first txid that its log ever had.
+        known: the messages that it has of each publisher.
+        recent: the entries recorded last.
+        recorder: the sink of new entries.
+        cursor: its position after an earlier run; None if it is new to the source.
+        started: the last txid of this instance's log when this run began.
+        most_units: parts of lanes that are kept apart while they wait for other instances.
+
+    Attributes:
+        is_stalled: the log has not accepted all of a batch; nothing more may be received before
+            `go_on` has been called with success.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        began: int,
+        known: Known,
+        recent: Recent,
+        recorder: Recorder,
+        cursor: Cursor | None = None,
+        started: int = 0,
+        most_units: int = MOST_UNITS,
+    ) -> None:
+        self._instance = instance
+        self._began = began
+        self._known = known
+        self._recent = recent
+        self._recorder = recorder
+        self._stream = None if cursor is None else cursor.stream
+        self._received = self._stored = self._settled = 0 if cursor is None else cursor.txid
+        self._run = None if cursor is None else cursor.run  # while no source has sent its runs
+        self._runs: Sequence[tuple[int, int]] = ()
+        self._own_runs: Sequence[tuple[int, int]] = ()
+        self._difference_to = 0
+        self._owed = Ranges(() if cursor is None else cursor.owed)
+        self._source: Peer | None = None
+        self._source_name = ""
+        self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
+        # Txids here, and for each the txid of the source up to which all is here by then.
+        self._stages: tuple[list[int], list[int]] = [0], [0]
+        if cursor is not None:
+            self._note_stage(started)
+        self._backlog = Backlog(most_units)
+        self._acked: Ack | None = None
+        self._batch: Batch | None = None
+        self._rest: Columns | None = None
+        self._taken = Taken()
+        self._lost = Lost(known, [*self._owed])
+
+    # The link.
+
+    def begin(
+        self,
+        source: Peer,
+        frame: Begin,
+        settled: int,
+        branch: Branch = WHOLE,
+        *,
+        tells_all: bool = True,
+    ) -> Iterator[Resume | Knowledge]:
+        """Begin to receive from a source; return the frames that tell it where to resume.
+
+        Args:
+            source: the instance that asks.
+            frame: its request.
+            settled: the txid up to which everything here is settled.
+            branch: which entries are gone from either's log.
+            tells_all: whether the source may be sent the list of all publishers. If not, it is sent
+                an empty list: it then sends entries that are here as well, and they are dropped.
+        """
+        self.disconnected()
+        self._source = source
+        self._source_name = source.name
+        is_known = self._stream == frame.stream and not branch.has_lost
+        is_known = is_known and not self.has_parted(frame, branch)
+        self._runs, self._own_runs = branch.runs, branch.own_runs
+        if is_known and self._difference_to <= self._received <= frame.last:
+            yield Resume(self._received, self._ack(), [*self._owed])
+            self._move_to(max(self._received, frame.first - 1))
+            return
+        if not is_known:
+            self._backlog.clear()
+        self._stream = frame.stream
+        self._difference_to = frame.last  # up to there, entries that passed through here come, too
+        self._storing.clear()
+        self._owed = Ranges()
+        self._received = self._stored = self._settled = frame.first - 1
+        self._stages = [0], [0]
+        yield Resume(None)
+        if tells_all:
+            yield from self._knowledge(source, settled)
+        else:
+            yield Knowledge([], is_last=True)
+
+    def has_parted(self, frame: Begin, branch: Branch) -> bool:
+        """Return whether the source's log is the one that was read, and has lost some of that."""
+        run = self.run_at(self._received)
+        if run is None or not branch.runs or frame.stream != self._stream:
+            return False
+        return run_at(branch.runs, self._received) != run
+
+    def run_at(self, txid: int) -> int | None:
+        """Return the number of the source's run that has recorded an entry; None if not known."""
+        return run_at(self._runs, txid) if self._runs else self._run
+
+    def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
+        """Return the messages that this instance has of each publisher.
+
+        Messages that came from this source and are not settled count as missing: they come again,
+        are dropped as duplicates, and the source waits for the instances that lack them.
+        """
+        again: dict[int, Ranges] = {}
+        for client, sequences, origin in self._recent.behind(settled):
+            path = hops(origin.path)
+            if not path or path[-1].name != source.name:
+                continue
+            ranges = again.setdefault(client, Ranges(self._known.gaps(client)))
+            for sequence in sequences:
+                ranges.add(sequence, sequence)
+        summary = self._known.summary(self._recorder.highest())
+        had = (
+            one._replace(gaps=tuple(again[one.client])) if one.client in again else one
+            for one in summary
+        )
+        part = list(islice(had, _MOST_HAD))
+        while following := list(islice(had, _MOST_HAD)):
+            yield Knowledge(part, is_last=False)
+            part = following
+        yield Knowledge(part, is_last=True)
+
+    def disconnected(self) -> None:
+        """Forget the source, which is gone; it sends its unfinished entries again."""
+        self._source = None
+        self._acked = None
+        self._batch = None
+        self._rest = None
+
+    @property
+    def received(self) -> int:
+        """The txid of the source's log up to which everything has been dealt with here."""
+        return self._received
+
+    @property
+    def is_stalled(self) -> bool:
+        """True if the log has not accepted all of a batch: call `go_on` before the next `take`."""
+        return self._batch is not None
+
+    # Batches.
+
+    def take(self, batch: Batch) -> Taken:
+        """Process a batch: a part of the source's log.
+
+        Returns:
+            The counts of its entries; when the receiver `is_stalled` afterwards, of those processed
+            so far.
+
+        Raises:
+            ProtocolError: it is not the batch that has to come next, or is invalid.
+        """
+        if self._source is None or self.is_stalled:
+            raise ProtocolError("sends entries out of turn")
+        if batch.is_late:
+            if batch.upto > self._received:
+                raise ProtocolError(f"sends entry {batch.upto} late before its time")
+        elif batch.after != self._received:
+            raise ProtocolError(
+                f"sends what follows entry {batch.after}, and has to go on after {self._received}"
+            )
+        _check(batch)
+        self._batch = batch
+        self._rest = batch.columns
+        return self.go_on()
+
+    def go_on(self) -> Taken:
+        """Record the rest of the current batch; see `take`."""
+        source, batch = self._source, self._batch
+        if source is None or batch is None:
+            return Taken()
+        self._taken = Taken()
+        if self._rest is not None:
+            self._rest = self._take_in(self._rest, source)
+            if self._rest is not None:
+                return self._taken
+        self._batch = None
+        if batch.is_late:
+            self._owed.remove(batch.after + 1, batch.upto)
+            self._acked = None  # send one even if nothing is new: the source's window waits for it
+        else:
+            self._move_to(batch.upto)
+        return self._taken
+
+    def owe(self, frame: Owed) -> None:
+        """Take the list of entries that the source has skipped.
+
+        Raises:
+            ProtocolError: it comes out of turn, or is invalid.
+        """
+        if self._source is None or self.is_stalled:
+            raise ProtocolError("says what it owes out of turn")
+        if any(first > last for first, last in frame.ranges):
+            raise ProtocolError("owes ranges that are none")
+        self._owed = Ranges(frame.ranges)
+        self._lost.lose(frame.lost, frame.ranges, frame.unknown)
+
+    def _move_to(self, txid: int) -> None:
+        """Note that everything of the source's log up to an entry has been dealt with."""
+        self._received = txid
+        # Duplicates may have been recorded a moment ago, so they wait for the log's end, too.
+        self._storing.append((txid, self._recorder.last_txid))
+        self._note_stage(self._recorder.last_txid)
+
+    def _note_stage(self, own: int) -> None:
+        """Note the positions of both logs; beyond the limit, keep every second pair."""
+        here, there = self._stages
+        if here[-1] == own:
+            there[-1] = self._received
+            return
+        here.append(own)
+        there.append(self._received)
+        if len(here) > _MOST_STAGES:
+            self._stages = [0, *here[2::2]], [0, *there[2::2]]
+
+    def place_of(self, txid: int) -> tuple[str, int] | None:
+        """Return a position in the source's log before which this log lacks nothing.
+
+        Args:
+            txid: an entry of this log. The answer holds for this log up to there.
+
+        Returns:
+            The identity of the source's log, and the txid of its last entry before that position,
+            as far as that is known; None if it is not known which log that is.
+        """
+        if self._stream is None:
+            return None
+        here, there = self._stages
+        return log_of(self._stream), there[bisect_right(here, txid) - 1]
+
+    def _take_in(self, entries: Columns, source: Peer) -> Columns | None:
+        """Record the new entries; return those that the log has not accepted."""
+        count = len(entries.data)
+        if self._batch is not None and not self._batch.is_late:
+            self._lost.comes(entries, source.name)
+        if not self._lost.tell(self._recorder.lost):
+            return entries
+        chosen = self._new(entries)
+        if len(chosen) < count:
+            self._drop(entries, sorted(set(range(count)).difference(chosen)), source)
+        if not chosen:
+            return None
+        new = entries.pick(chosen)
+        hop = Hop(source.name, source.group)
+        new = new._replace(names=[_sent_by(name, hop) for name in new.names])
+        for start, end in _parts(new.kinds):
+            part = new.pick(range(start, end))
+            done = start + self._record(part, entries.names, source)
+            if done < end:
+                return entries.pick(range(chosen[done], count))
+        return None
+
+    def _record(self, new: Columns, names: Sequence[Name], source: Peer) -> int:
+        """Record new entries, and mark them as known; return how many the log has accepted."""
+        before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
+        recorded = self._recorder.record(new, source)
+        if recorded.done:
+            done = new.pick(range(recorded.done))
+            self._note(done, before, recorded)
+            self._taken = self._taken._replace(new=self._taken.new + recorded.done)
+            if recorded.first_txid:
+                self._wait_for_all(done, names, recorded)
+        return recorded.done
+
+    def _new(self, entries: Columns) -> Sequence[int]:
+        """Return the positions of the entries that are not known."""
+        places = self._missing_here(entries)
+        clients = entries.clients
+        if len(places) == len(entries.data) and isinstance(clients, Same):
+            return self._known.unknown(clients.value, entries.sequences)
+        chosen: list[int] = []
+        for client, indexes in by_client([clients[place] for place in places]):
+            own = [places[index] for index in indexes]
+            sequences = [entries.sequences[place] for place in own]
+            chosen += [own[position] for position in self._known.unknown(client, sequences)]
+        return range(len(entries.data)) if len(chosen) == len(entries.data) else sorted(chosen)
+
+    def _missing_here(self, entries: Columns) -> Sequence[int]:
+        """Return the positions of all entries except those published here that are in the log."""
+        every = range(len(entries.data))
+        ours = {
+            number
+            for number, name in entries.used().items()
+            if name.origin.path and hops(name.origin.path)[0].name == self._instance
+        }
+        if not ours:
+            return every
+        return [place for place in every if not self._is_here(entries, place, ours)]
+
+    def _is_here(self, entries: Columns, place: int, ours: Collection[int]) -> bool:
+        """Return whether an entry's name is in `ours`, and this log has the entry, or had it."""
+        return (
+            entries.numbers[place] in ours
+            and entries.sequences[place] >= self._began
+            and was_made_by(self._instance, entries.clients[place], entries.source_txids[place])
+            and has_recorded(self._own_runs, entries.clients[place], entries.sequences[place])
+        )
+
+    def _drop(self, entries: Columns, places: Sequence[int], source: Peer) -> None:
+        """Drop duplicates, check that their bodies are equal, and wait until they are settled."""
+        conflicts = list(self._taken.conflicts)
+        twice: dict[tuple[Topic, str, str], list[tuple[int, int]]] = {}
+        for place in places:
+            client, sequence = entries.clients[place], entries.sequences[place]
+            found = self._recent.find(client, sequence)
+            if found is None:
+                continue
+            topic, origin, _ = entries.name(place)
+            kind = entries.kinds[place]
+            differs = found.checksum != entries.checksums[place] and kind == Kind.PUBLISH
+            if differs and len(conflicts) < _MOST_CONFLICTS:
+                conflicts.append(Conflict(client, sequence, topic))
+            path, ours = hops(origin.path), hops(found.origin.path)
+            publisher = path[0].name if path else source.name
+            first = ours[0].name if ours else self._instance
+            if publisher not in (first, self._instance) and kind in MESSAGES:
+                twice.setdefault((topic, first, publisher), []).append((client, sequence))
+            if (len(ours), self._instance) > (len(path), source.name):
+                txid, kept = entries.txids[place], Kept(found.topic, found.origin.path)
+                self._wait_for(lane_of(origin.path), (txid, txid), found.last_txid, {kept})
+        for (topic, *publishers), marks in twice.items():
+            self._recorder.published_twice(topic, marks, (publishers[0], publishers[1]))
+        duplicates = self._taken.duplicates + len(places)
+        self._taken = Taken(self._taken.new, duplicates, conflicts)
+
+    def _note(self, entries: Columns, before: dict[int, int], recorded: Recorded) -> None:
+        """Mark recorded entries as known."""
+        count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
+        own = range(txids[0], txids[1] + 1)
+        used = {number: (topic, origin) for number, (topic, origin, _) in entries.used().items()}
+        for client, places in by_client(entries.clients):
+            mine = entries.pick(places)
+            self._known.noted(client, before[client], compact(mine.sequences))
+            if not txids[0]:
+                continue
+            if len(used) > 1:
+                own_txids = [own[place] for place in places] if len(own) == count else None
+                kinds = [used[number] for number in mine.numbers]
+                self._recent.note_in_turns(
+                    client, mine.sequences, mine.checksums, txids, own_txids, kinds
+                )
+            else:
+                (kind,) = used.values()
+                self._recent.note(client, mine.sequences, mine.checksums, txids, *kind)
+
+    def _wait_for_all(self, done: Columns, names: Sequence[Name], recorded: Recorded) -> None:
+        """Acknowledge entries that have been recorded when they are settled, lane by lane.
+
+        Args:
+            done: the entries.
+            names: the same names as the source has them.
+            recorded: their txids here.
+        """
+        lanes: dict[int, int] = {}
+        kinds: dict[int, set[Kept]] = {}
+        for number, name in done.used().items():
+            lane = lanes[number] = lane_of(names[number].origin.path)
+            kinds.setdefault(lane, set()).add(Kept(name.topic, name.origin.path))
+        if len(kinds) == 1:
+            self._wait_for(lane, (done.txids[0], done.txids[-1]), recorded.last_txid, kinds[lane])
+            return
+        own = range(recorded.first_txid, recorded.last_txid + 1)
+        is_dense = len(own) == len(done.data)
+        for lane, places in by_value([lanes[number] for number in done.numbers]):
+            first, last = places[0], places[-1]
+            own_last = own[last] if is_dense else recorded.last_txid
+            self._wait_for(lane, (done.txids[first], done.txids[last]), own_last, kinds[lane])
+
+    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
+        """Acknowledge entries of a lane when they are settled; see `Backlog.add`."""
+        # The source counts late entries as acknowledged already.
+        if self._batch is not None and not self._batch.is_late:
+            self._backlog.add(lane, txids, own_last, kinds)
+
+    # Acknowledgements.
+
+    def acknowledge(self, durable: int, is_settled: Settled) -> Ack | None:
+        """Return the acknowledgement for the source; None if it would say nothing new.
+
+        Args:
+            durable: the last txid on stable storage here.
+            is_settled: see `Settled`.
+        """
+        storing = self._storing
+        while storing and storing[0][1] <= durable:
+            self._stored = storing.popleft()[0]
+        self._backlog.settle(durable, is_settled, self._source_name)
+        ack = self._ack()
+        self._settled = ack.settled
+        if ack == self._acked or self._source is None:
+            return None
+        self._acked = ack
+        return ack
+
+    def _ack(self) -> Ack:
+        return Ack(self._stored, self._backlog.lanes(self._stored))
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The cursor to store for the source's log.
+
+        None if there is none yet: given a cursor, a source sends only the entries behind it, and
+        not those that this instance had once and has lost.
+        """
+        if self._stream is None or self._settled < self._difference_to:
+            return None
+        return Cursor(self._stream, self._settled, tuple(self._owed), self.run_at(self._settled))
+
+
+def log_of(stream: str) -> str:
+    """Return the identity of the log that a stream belongs to; see `Begin`."""
+    return stream.rpartition("/")[0]
+
+
+@lru_cache(maxsize=4096)
+def _sent_by(name: Name, hop: Hop) -> Name:
+    origin = name.origin
+    return name._replace(origin=Origin(origin.auth_id, lengthen(origin.path, hop)))
+
+
+def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each range of entries to record, and then mark, together.
+
+    Notices of queues and instances about messages depend on which messages have come, and which are
+    still to come. So the messages before a notice must be known, and those behind it must not be
+    there yet.
+    """
+    if isinstance(kinds, Same) or _ABOUT_MESSAGES.isdisjoint(kinds):
+        return iter([(0, len(kinds))])
+    return rows(kind in _ABOUT_MESSAGES for kind in kinds)
+
+
+def _check(batch: Batch) -> None:
+    """Validate a batch and its checksums.
+
+    Raises:
+        ProtocolError: it is invalid or damaged.
+    """
+    entries = batch.columns
+    if entries is None:
+        return
+    first, last = entries.txids[0], entries.txids[-1]
+    if not first > batch.after or not (isinstance(entries.txids, range) or _ascend(entries.txids)):
+        raise ProtocolError("sends entries that are in no order")
+    if not EVENTS.issuperset(set(entries.kinds)):
+        raise ProtocolError("sends entries of a kind that is not replicated")
+    if min(different(entries.sequences)) < 1:
+        raise ProtocolError("sends entries without a number")
+    if list(map(crc32c, entries.data)) != list(entries.checksums):
+        raise ProtocolError(f"sends entries from {first} to {last} that are damaged")
+    if last > batch.upto:
+        raise ProtocolError("sends entries behind the end of the batch")
+
+
+def _ascend(numbers: Column) -> bool:
+    return all(map(lt, numbers, islice(numbers, 1, None)))

@@ -1,0 +1,275 @@
+"""The last entries recorded: gives the position of a duplicate, and detects a different body.
+
+Two publishers with one name, or one that restarts its numbers, use a number for two messages. Only
+one of the messages is kept, and that must not pass in silence: checksums detect it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import lt
+from typing import Final, NamedTuple, TypeAlias
+
+from server.storage.journal import Origin, Topic
+
+MOST_REMEMBERED: Final = 131_072
+"""Entries after which the older half is forgotten."""
+
+_MOST_LATE: Final = 64
+_MOST_GROWN: Final = 256
+"""Entries that came one after the other and are kept together."""
+
+
+Kind: TypeAlias = tuple[Topic, Origin]
+"""The topic of an entry, and its user and path."""
+
+
+class Place(NamedTuple):
+    """An entry that was recorded.
+
+    Attributes:
+        checksum: of its body with extras.
+        first_txid: in the log of this instance, the first number that it may have.
+        last_txid: the last one.
+        topic: where it was published.
+        origin: user and path, as this instance has it.
+    """
+
+    checksum: int
+    first_txid: int
+    last_txid: int
+    topic: Topic
+    origin: Origin
+
+
+class _Run:
+    """Entries of one identity that were recorded together, or one after the other.
+
+    Args:
+        sequences: their numbers, ascending.
+        checksums: of each.
+        txids: of the first and the last.
+        topic: of all.
+        origin: of all.
+    """
+
+    __slots__ = ("checksums", "kinds", "origin", "own_txids", "sequences", "topic", "txids")
+
+    def __init__(
+        self,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        self.sequences = sequences
+        self.checksums = checksums
+        self.txids = txids
+        self.topic = topic
+        self.origin = origin
+        self.own_txids: Sequence[int] | None = None  # of each, if that is known
+        self.kinds: Sequence[Kind] | None = None  # of each, if they are not all the same
+
+    def find(self, sequence: int) -> Place | None:
+        place = bisect_right(self.sequences, sequence) - 1
+        if place < 0 or self.sequences[place] != sequence:
+            return None
+        first, last = self.txids
+        if self.own_txids is not None:
+            first = last = self.own_txids[place]
+        elif last - first == len(self.sequences) - 1:
+            first = last = first + place
+        topic, origin = self._kind(place)
+        return Place(self.checksums[place], first, last, topic, origin)
+
+    def _kind(self, place: int) -> Kind:
+        return (self.topic, self.origin) if self.kinds is None else self.kinds[place]
+
+    def behind(self, txid: int) -> Iterator[tuple[Sequence[int], Origin]]:
+        """Yield the numbers of entries that may be behind a txid, and their origins."""
+        if self.txids[1] <= txid:
+            return
+        start = 0 if self.own_txids is None else bisect_right(self.own_txids, txid)
+        if self.kinds is None:
+            yield self.sequences[start:], self.origin
+            return
+        by_origin: dict[Origin, list[int]] = {}
+        for sequence, (_, origin) in zip(self.sequences[start:], self.kinds[start:], strict=True):
+            by_origin.setdefault(origin, []).append(sequence)
+        for origin, sequences in by_origin.items():
+            yield sequences, origin
+
+
+class _Growing(_Run):
+    """Entries that came one after the other; more may follow."""
+
+    __slots__ = ()
+
+    sequences: list[int]
+    checksums: list[int]
+    own_txids: list[int]
+
+    def __init__(
+        self, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+    ) -> None:
+        super().__init__([sequence], [checksum], (txid, txid), topic, origin)
+        self.own_txids = [txid]
+
+    def takes(self, sequence: int, topic: Topic, origin: Origin) -> bool:
+        """Return whether another entry can be appended to this run."""
+        return (
+            sequence > self.sequences[-1]
+            and len(self.sequences) < _MOST_GROWN
+            and topic == self.topic
+            and origin == self.origin
+        )
+
+    def add(self, sequence: int, checksum: int, txid: int) -> None:
+        """Append an entry."""
+        self.sequences.append(sequence)
+        self.checksums.append(checksum)
+        self.own_txids.append(txid)
+        self.txids = self.txids[0], txid
+
+
+class _Runs:
+    """The runs of one identity: most are above those before them, and some are late."""
+
+    __slots__ = ("ascending", "firsts", "late")
+
+    def __init__(self) -> None:
+        self.ascending: list[_Run] = []
+        self.firsts: list[int] = []
+        self.late: list[_Run] = []
+
+    def add(self, run: _Run) -> None:
+        first = run.sequences[0]
+        if self.ascending and first <= self.ascending[-1].sequences[-1]:
+            self.late = [*self.late[1 - _MOST_LATE :], run]
+        else:
+            self.firsts.append(first)
+            self.ascending.append(run)
+
+    def last_for(self, sequence: int) -> _Run | None:
+        """Return the run that an entry may continue; None if there is none."""
+        ascending, late = self.ascending, self.late
+        if ascending and sequence <= ascending[-1].sequences[-1]:
+            return late[-1] if late else None
+        return ascending[-1] if ascending else None
+
+    def find(self, sequence: int) -> Place | None:
+        place = bisect_right(self.firsts, sequence) - 1
+        found = self.ascending[place].find(sequence) if place >= 0 else None
+        for run in self.late if found is None else ():
+            found = found or run.find(sequence)
+        return found
+
+
+class Recent:
+    """The entries that were recorded last.
+
+    Args:
+        most: the maximum number of remembered entries.
+    """
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._half = max(most // 2, 1)
+        self._newer: dict[int, _Runs] = {}
+        self._older: dict[int, _Runs] = {}
+        self._count = 0
+
+    def note(
+        self,
+        client: int,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """Remember entries of one identity that were recorded together.
+
+        Args:
+            client: the identity.
+            sequences: their numbers.
+            checksums: of each body with extras.
+            txids: of the first and the last.
+            topic: where they were published.
+            origin: user and path.
+        """
+        self._make_room()
+        self._runs(client).add(_Run(sequences, checksums, txids, topic, origin))
+        self._count += len(sequences)
+
+    def note_in_turns(
+        self,
+        client: int,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: tuple[int, int],
+        own_txids: Sequence[int] | None,
+        kinds: Sequence[Kind],
+    ) -> None:
+        """Remember entries of one identity that were recorded together, of several kinds.
+
+        Args:
+            client: the identity.
+            sequences: their numbers.
+            checksums: of each body with extras.
+            txids: of the first and the last.
+            own_txids: of each, ascending; None if that is not known.
+            kinds: of each, where it was published, and user and path.
+        """
+        if all(map(lt, sequences, islice(sequences, 1, None))):
+            self._make_room()
+            run = _Run(sequences, checksums, txids, *kinds[0])
+            run.own_txids, run.kinds = own_txids, kinds
+            self._runs(client).add(run)
+            self._count += len(sequences)
+            return
+        each = zip(sequences, checksums, kinds, strict=True)
+        for place, (sequence, checksum, kind) in enumerate(each):
+            own = txids if own_txids is None else (own_txids[place],) * 2
+            self.note(client, (sequence,), (checksum,), own, *kind)
+
+    def note_one(
+        self, client: int, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+    ) -> None:
+        """Remember an entry; see `note`. Most come after others of the same kind."""
+        self._make_room()
+        runs = self._runs(client)
+        last = runs.last_for(sequence)
+        if isinstance(last, _Growing) and last.takes(sequence, topic, origin):
+            last.add(sequence, checksum, txid)
+        else:
+            runs.add(_Growing(sequence, checksum, txid, topic, origin))
+        self._count += 1
+
+    def _make_room(self) -> None:
+        if self._count >= self._half:
+            self._older, self._newer, self._count = self._newer, {}, 0
+
+    def _runs(self, client: int) -> _Runs:
+        runs = self._newer.get(client)
+        if runs is None:
+            runs = self._newer[client] = _Runs()
+        return runs
+
+    def find(self, client: int, sequence: int) -> Place | None:
+        """Return an entry, None if it is not remembered."""
+        for runs in (self._newer.get(client), self._older.get(client)):
+            found = None if runs is None else runs.find(sequence)
+            if found is not None:
+                return found
+        return None
+
+    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], Origin]]:
+        """Yield the remembered entries behind a txid: identities, numbers, and origins."""
+        for known in (self._older, self._newer):
+            for client, runs in known.items():
+                for run in (*runs.ascending, *runs.late):
+                    for sequences, origin in run.behind(txid):
+                        yield client, sequences, origin

@@ -1,0 +1,191 @@
+"""Peer messages (`Word`), sent over links and other instances, and the reachability of instances.
+
+Recorded entries travel with the log. Beside it, instances exchange messages that are worth nothing
+later, such as a question: peer messages. One for an instance at the other end of a link is sent
+there; others are sent to all neighbours that they have not passed through, and each instance
+forwards a message once. Messages can get lost, and arrive at most once.
+
+An instance is reachable if there is a link to it, or if a message of it has arrived lately. The
+reachability of others is probed on request, by a message that is answered.
+
+For integrators: call `connected` and `disconnected` when a link with an instance comes up or goes
+down; pass `Word` frames to `receive`; call `step` about once a second. Send the parcels that these
+and `send` return over the links named, or drop them where there is no room.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import count
+from typing import Final, NamedTuple
+
+from server.replication.core.frames import Word
+
+HEARD_LATELY: Final = 5_000_000
+"""Microseconds for which an instance counts as reachable after a message of it."""
+PATIENCE: Final = 2_000_000
+"""Microseconds after which an instance that does not answer counts as unreachable."""
+
+MOST_HOPS: Final = 32
+MOST_IN_WORD: Final = 1 << 16
+"""Maximum bytes of a peer message."""
+
+_MOST_REMEMBERED: Final = 16_384
+_MOST_WANTED: Final = 1_024
+_ASK_AGAIN: Final = 1_000_000
+_WHETHER_THERE: Final = ""
+"""The subject of the messages that probe instances."""
+_ARE_YOU, _I_AM = b"?", b"!"
+
+
+class Parcel(NamedTuple):
+    """A message, and the next instance to send it to.
+
+    Attributes:
+        peer: the name of the instance at the other end of a link.
+        word: the frame.
+    """
+
+    peer: str
+    word: Word
+
+
+class Received(NamedTuple):
+    """The result of receiving a message.
+
+    Attributes:
+        parcels: parcels to send.
+        sender: the sender of a message for the caller; empty if there is none.
+    """
+
+    parcels: list[Parcel]
+    sender: str = ""
+
+
+class Courier:
+    """Sends, forwards and receives the peer messages of one instance.
+
+    Args:
+        instance: its name.
+        first: the number of its first message: higher than all numbers of an earlier run.
+
+    Attributes:
+        neighbours: the names of the instances that there are links with.
+    """
+
+    def __init__(self, instance: str, first: int = 1) -> None:
+        self.neighbours: set[str] = set()
+        self._instance: Final = instance
+        self._numbers = count(first)
+        self._known: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._heard: OrderedDict[str, int] = OrderedDict()
+        self._wanted: dict[str, int] = {}  # when the probing of an instance began
+        self._asked: dict[str, int] = {}
+
+    def connected(self, peer: str) -> None:
+        """Note that a link with an instance is up."""
+        self.neighbours.add(peer)
+
+    def disconnected(self, peer: str) -> None:
+        """Note that the link with an instance is down."""
+        self.neighbours.discard(peer)
+        self._heard.pop(peer, None)
+
+    # Messages.
+
+    def send(self, to: str, subject: str, body: bytes) -> list[Parcel]:
+        """Return the parcels that carry a message to an instance.
+
+        Args:
+            to: its name.
+            subject: its subject, not empty.
+            body: its content, no more than `MOST_IN_WORD` bytes.
+        """
+        return self._forward(Word(to, [self._instance], next(self._numbers), subject, body))
+
+    def receive(self, word: Word, peer: str, now: int) -> Received:
+        """Process a message that has arrived over a link.
+
+        Args:
+            word: the frame.
+            peer: the name of the instance at the other end of that link.
+            now: microseconds since the Unix epoch.
+
+        Returns:
+            The parcels to send on. The sender is set for a message to this instance, or to one that
+            is unreachable: this instance may act in its place.
+        """
+        path = word.path
+        if (
+            not 0 < len(path) <= MOST_HOPS
+            or path[-1] != peer
+            or self._instance in path
+            or len(word.body) > MOST_IN_WORD
+            or not self._is_new(path[0], word.number)
+        ):
+            return Received([])
+        self._hear_from(path[0], now)
+        if word.to != self._instance:
+            onward = Word(word.to, [*path, self._instance], word.number, word.subject, word.body)
+            is_lost = word.subject and self.reach(word.to, now) is False
+            return Received(self._forward(onward), path[0] if is_lost else "")
+        if word.subject != _WHETHER_THERE:
+            return Received([], path[0])
+        if word.body == _ARE_YOU:
+            return Received(self._whether_there(path[0], _I_AM))
+        return Received([])
+
+    def _is_new(self, sender: str, number: int) -> bool:
+        key = sender, number
+        if key in self._known:
+            return False
+        self._known[key] = None
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return True
+
+    def _forward(self, word: Word) -> list[Parcel]:
+        if word.to in self.neighbours:
+            return [Parcel(word.to, word)]
+        return [Parcel(peer, word) for peer in sorted(self.neighbours.difference(word.path))]
+
+    # Reachability.
+
+    def reach(self, name: str, now: int) -> bool | None:
+        """Return whether an instance can be reached; None if that is not known.
+
+        Args:
+            name: its name.
+            now: microseconds since the Unix epoch.
+        """
+        if name in self.neighbours or now - self._heard.get(name, -HEARD_LATELY) < HEARD_LATELY:
+            return True
+        if not self.neighbours:
+            return False
+        since = self._wanted.setdefault(name, now)
+        if len(self._wanted) > _MOST_WANTED:
+            self._forget_wanted(next(iter(self._wanted)))
+        return False if now - since >= PATIENCE else None
+
+    def step(self, now: int) -> list[Parcel]:
+        """Return the messages that probe instances of unknown reachability."""
+        parcels: list[Parcel] = []
+        for name in self._wanted:
+            if now - self._asked.get(name, -_ASK_AGAIN) >= _ASK_AGAIN:
+                self._asked[name] = now
+                parcels += self._whether_there(name, _ARE_YOU)
+        return parcels
+
+    def _hear_from(self, name: str, now: int) -> None:
+        self._forget_wanted(name)
+        self._heard.pop(name, None)
+        self._heard[name] = now
+        if len(self._heard) > _MOST_WANTED:
+            self._heard.popitem(last=False)
+
+    def _forget_wanted(self, name: str) -> None:
+        self._wanted.pop(name, None)
+        self._asked.pop(name, None)
+
+    def _whether_there(self, to: str, body: bytes) -> list[Parcel]:
+        return self._forward(Word(to, [self._instance], next(self._numbers), "", body))

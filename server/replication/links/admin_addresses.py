@@ -1,0 +1,112 @@
+"""Addresses of the admin interfaces of other instances, as reported and as reached.
+
+An instance that listens on every address of its machine cannot tell by which of them others reach
+it. A peer that has a link with it can: it sees the address of the connection.
+
+Source: AMPS User Guide, Configuring Monitoring: ExternalInetAddr; AMPS Monitoring Guide,
+replication: destination_admin_addr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from config_schema.units import UnitError, parse_external_address
+
+if TYPE_CHECKING:
+    from config_schema.topology import InstanceDescription
+
+_HIGHEST_PORT: Final = 65_535
+
+
+class AdminInterface(NamedTuple):
+    """The location of an admin interface; the address is empty if unknown.
+
+    Attributes:
+        address: host and port, or the equivalent behind a proxy; never a scheme.
+        scheme: https, or http; empty without an address.
+    """
+
+    address: str = ""
+    scheme: str = ""
+
+
+NOWHERE: Final = AdminInterface()
+
+
+def admin_interface(address: str, *, is_secure: bool) -> AdminInterface:
+    """Return the admin interface that an instance reports, if the address is valid.
+
+    Args:
+        address: the address; the peer may send anything.
+        is_secure: whether it is reached over TLS.
+    """
+    try:
+        _, where = parse_external_address(address)
+    except UnitError:
+        return NOWHERE
+    return AdminInterface(where, "https" if is_secure else "http")
+
+
+def said(description: InstanceDescription) -> AdminInterface:
+    """Return the admin interface that an instance reports, if the report is complete."""
+    admin = description.admin
+    if admin is None or not 0 < admin.port <= _HIGHEST_PORT:
+        return NOWHERE
+    if admin.external:
+        return admin_interface(admin.external, is_secure=admin.is_secure)
+    if admin.host is None or _is_any(admin.host) or _is_local(admin.host):
+        return NOWHERE
+    return admin_interface(_joined(admin.host, admin.port), is_secure=admin.is_secure)
+
+
+def seen(description: InstanceDescription, host: str) -> AdminInterface:
+    """Return the admin interface of an instance that this instance has a link with.
+
+    Args:
+        description: the description that it has sent.
+        host: the host where it has been reached, or from which it has connected.
+    """
+    told, admin = said(description), description.admin
+    if told.address or admin is None or admin.external or not 0 < admin.port <= _HIGHEST_PORT:
+        return told
+    if admin.host is not None and _is_local(admin.host) and not _is_local(host):
+        return NOWHERE  # reachable only from its own machine
+    if admin.host is not None and not _is_any(admin.host) and not _is_local(admin.host):
+        return NOWHERE  # the reported address is invalid
+    return admin_interface(_joined(host, admin.port), is_secure=admin.is_secure)
+
+
+def best(found: Iterable[AdminInterface]) -> AdminInterface:
+    """Return the most widely reachable of several interfaces: not a loopback one if possible."""
+    other = NOWHERE
+    for one in found:
+        if one.address and not _is_local(host_of(one.address)):
+            return one
+        other = other if other.address else one
+    return other
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address that includes the port, as connections have it."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,45 @@
+"""The interface by which links ask a transport whether to admit an instance, and as which user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
+    from server.replication.core import Hello
+    from server.security.deferred import Later
+    from server.storage.journal import Topic
+
+
+class Gate(Protocol):
+    """The transport that accepted a connection, as the link over it sees it.
+
+    An instance is *proven* if its user has been authenticated and its claimed name is verified: by
+    its permissions, or because user and instance have the same name.
+    """
+
+    @property
+    def is_stranger(self) -> bool:
+        """True if the user is authenticated, but not known to be the instance."""
+
+    @property
+    def is_proven(self) -> bool:
+        """True if the claimed name of the instance is verified."""
+
+    def admit(self, hello: Hello) -> Later[str | None]:
+        """Return the reason not to admit an instance; None to admit it. May take a while."""
+
+    def judge(self, topic: Topic) -> str | None:
+        """Return the reason not to record entries of a topic, which is audited; None if allowed."""
+
+    def may_replicate(self, topic: Topic) -> bool:
+        """Return whether the user may replicate a topic to this instance."""
+
+    def falls_short(self, destination: DestinationSpec) -> str | None:
+        """Return the reason not to serve a destination over the connection; None if allowed."""
+
+    def doubt(self, destination: DestinationSpec) -> str | None:
+        """Return the reason to doubt that the peer is the destination served; None if it is."""
+
+    def refuse(self, action: str, resource: str, reason: str) -> None:
+        """Write to the audit trail that the user is not entitled to an action."""

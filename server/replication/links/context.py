@@ -1,0 +1,53 @@
+"""Interfaces of the links and the log, for code that exchanges messages with other instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from server.replication.links.registry import Peer
+    from server.storage.journal import Journal, Topic
+    from server.topics.transaction_log import Mender
+
+_T = TypeVar("_T")
+
+
+class Neighbours(Protocol):
+    """The links of the instance, reduced to the methods needed here."""
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that this instance has links with, by name."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Register a callback for links being opened and closed."""
+
+    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+        """Register a callback for messages about a subject: it gets the sender and the body."""
+
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Return whether an instance may receive an entry of the log."""
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Log and audit that an instance has asked for a message that it is not entitled to."""
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Send a message to an instance that there is a link with; it may be lost."""
+
+
+class TransactionLog(Protocol):
+    """The transaction log, reduced to the methods needed here."""
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+
+    def use_mender(self, mender: Mender) -> None:
+        """Register the object to notify of damaged entries."""
+
+    def when_durable(self, then: Callable[[], None]) -> None:
+        """Call back when everything appended so far is on stable storage."""
+
+    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
+        """Run long work on the helper thread, then call `then` with its result."""

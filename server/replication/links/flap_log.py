@@ -1,0 +1,88 @@
+"""Logs replication links going up and down, and rate-limits the entries of links that flap.
+
+A peer that connects and disconnects again and again, because it is restarted repeatedly or the
+network between is bad, would fill the log with entries about each link. For each direction of a
+link, the log gets the first entries of a minute, and then the number of links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+MOST_ENTRIES: Final = 20
+"""Log entries about one direction of a link in `SUM_UP_SECONDS`; others are summed up."""
+
+SUM_UP_SECONDS: Final = 60.0
+
+_MOST_CLIENTS: Final = 1000
+_ENDED: Final = "1F-0008"
+_OTHERS: Final = "others"
+
+
+@dataclass(slots=True)
+class _Window:
+    """The log entries about a direction of a link since the window began.
+
+    Attributes:
+        since: the time when it began.
+        entries: number of entries, including those that were suppressed.
+        ended: number of links that have ended.
+        is_up: whether there is a link now.
+    """
+
+    since: float
+    entries: int = 0
+    ended: int = 0
+    is_up: bool = False
+
+
+class Comings:
+    """Logs events of links.
+
+    Args:
+        clock: the time, and timers.
+        log: the event log.
+    """
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        self._clock: Final = clock
+        self._log: Final = log
+        self._windows: dict[str, _Window] = {}
+
+    def tell(self, message: str, client: str) -> None:
+        """Log an event of a link, or count it.
+
+        Args:
+            message: the id of the entry.
+            client: the name of the link's direction.
+        """
+        key = client
+        if client not in self._windows and len(self._windows) >= _MOST_CLIENTS:
+            key = _OTHERS
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window(self._clock.steady())
+            self._clock.call_later(SUM_UP_SECONDS, lambda: self._sum_up(key))
+        window.entries += 1
+        window.ended += message == _ENDED
+        window.is_up = message != _ENDED
+        if window.entries <= MOST_ENTRIES:
+            self._log.emit(message, client=client)
+
+    def _sum_up(self, client: str) -> None:
+        """Log the number of suppressed entries at the end of the window."""
+        window = self._windows.pop(client)
+        if window.entries > MOST_ENTRIES:
+            self._log.emit(
+                "1E-0033",
+                client=client,
+                count=window.ended,
+                age=timedelta(seconds=max(int(self._clock.steady() - window.since), 0)),
+                state="connected" if window.is_up else "not connected",
+            )

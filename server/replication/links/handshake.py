@@ -1,0 +1,232 @@
+"""The handshake of two instances: finds the destination that the peer is, and validates both.
+
+Each source validates its own direction: it knows its own Destination, and has been told how the
+other instance handles it. The instance that finds problems logs all of them; it tells the peer the
+first one.
+
+Source: AMPS User Guide, Replication Configuration Validation; Destination Server Failover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from config_schema.regex import matches
+from config_schema.selection import Selection
+from config_schema.topology import Finding, InstanceDescription, check_link
+from config_schema.topology.routes import meets
+from server.replication.links.introduction import Introduction
+from server.storage.journal import Topic
+from server.util.msgpack_errors import MALFORMED
+
+if TYPE_CHECKING:
+    from config_schema.topology.description import Destination, SowTopic
+    from server.replication.core import Hello
+    from server.replication.links.admission import Gate
+    from server.replication.links.replication_state import OwnDestination
+
+
+MOST_IN_NAME: Final = 255
+"""Characters of the Name or Group of an instance."""
+
+_MOST_SHOWN: Final = 40
+_DECODER: Final = msgspec.msgpack.Decoder(Introduction)
+
+
+class GreetingError(Exception):
+    """A description that a peer has sent of itself makes no sense; the text gives the reason."""
+
+
+def described(hello: Hello) -> Introduction:
+    """Return the configuration that an instance has sent with its `Hello`.
+
+    Raises:
+        GreetingError: there is none, or it is not of this instance; or its name cannot be recorded
+            with each message.
+    """
+    if max(len(hello.instance), len(hello.group)) > MOST_IN_NAME:
+        raise GreetingError(
+            f"the Name or Group of {hello.instance[:_MOST_SHOWN]}... has more than {MOST_IN_NAME} "
+            "characters"
+        )
+    try:
+        description = _DECODER.decode(hello.description)
+    except MALFORMED as problem:
+        raise GreetingError(
+            f"what {hello.instance} says of its configuration cannot be read: {problem}"
+        ) from problem
+    if (description.name, description.group) != (hello.instance, hello.group):
+        raise GreetingError(
+            f"{hello.instance} of the group {hello.group} describes itself as "
+            f"{description.name} of the group {description.group}"
+        )
+    return description
+
+
+def without_paths(description: InstanceDescription) -> InstanceDescription:
+    """Return a description as it is sent: the paths of its configuration files cut to names."""
+    found = msgspec.to_builtins(description)
+    _strip_paths(found)
+    return msgspec.convert(found, InstanceDescription)
+
+
+def _strip_paths(value: object) -> None:
+    if isinstance(value, dict):
+        if value.keys() == {"file", "line"}:
+            value["file"] = PurePath(value["file"]).name
+        for one in value.values():
+            _strip_paths(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _strip_paths(one)
+
+
+def told_to(
+    own: Introduction, theirs: InstanceDescription, destination: str | None, gate: Gate
+) -> bytes:
+    """Return the description of this instance for an instance that has connected.
+
+    It has the topics that the checks of the replication between the two need: topics that are sent
+    to it, topics that it has named itself, and topics that its user may replicate.
+
+    Args:
+        own: the description of this instance, without paths.
+        theirs: that of the other one.
+        destination: the Destination that the other one is; None if it is none.
+        gate: the gate of the connection.
+    """
+    shared = _Shared(own, theirs, destination, gate)
+    destinations = [
+        replace(
+            one,
+            topics=tuple(each for each in one.topics if shared.has(each.selection)),
+            addresses=one.addresses if one.is_for(theirs) else (),
+        )
+        for one in own.destinations
+    ]
+    told = replace(
+        own,
+        logged=tuple(one for one in own.logged if shared.has(one.selection)),
+        stored=tuple(filter(shared.has_stored, own.stored)),
+        destinations=tuple(one for one in destinations if one.topics),
+        admin=None if gate.is_stranger else own.admin,
+        read={name: place for name, place in own.read.items() if name == theirs.name},
+    )
+    return msgspec.msgpack.encode(told)
+
+
+class _Shared:
+    """Decides which topics a connected instance may learn of.
+
+    Args:
+        own: the description of this instance.
+        theirs: that of the other one.
+        destination: the Destination that the other one is; None if it is none.
+        gate: the gate of the connection.
+    """
+
+    def __init__(
+        self,
+        own: InstanceDescription,
+        theirs: InstanceDescription,
+        destination: str | None,
+        gate: Gate,
+    ) -> None:
+        self._sent = {
+            topic.selection
+            for one in own.destinations
+            if one.name == destination
+            for topic in one.topics
+        }
+        self._sent_expressions = [one for one in self._sent if one.is_expression]
+        self._named = {
+            *(one.selection for one in theirs.logged),
+            *(one.selection for one in theirs.stored),
+            *(topic.selection for one in theirs.destinations for topic in one.topics),
+        }
+        self._expressions = [one for one in self._named if one.is_expression]
+        self._gate = gate
+
+    def has(self, selection: Selection) -> bool:
+        """Return whether the other instance may learn of the topic or topics of a selection.
+
+        Names may be in the thousands, so they are looked up; expressions are few.
+        """
+        if selection in self._named or selection in self._sent:
+            return True
+        if any(one.overlaps(selection) for one in self._sent_expressions):
+            return True
+        if selection.is_expression and any(map(selection.includes, (*self._named, *self._sent))):
+            return True
+        is_meant = any(one.overlaps(selection) for one in self._expressions)
+        topic = Topic(selection.message_type, selection.name)
+        return is_meant and self._gate.may_replicate(topic)
+
+    def has_stored(self, topic: SowTopic) -> bool:
+        """Return whether the other instance may learn of a definition of the SOW section."""
+        pattern = topic.pattern
+        return self.has(topic.selection) or (
+            pattern is not None
+            and any(matches(pattern, one.name) for one in self._named if not one.is_expression)
+        )
+
+
+def destination_of(
+    own: InstanceDescription,
+    theirs: InstanceDescription,
+    destinations: Iterable[OwnDestination],
+) -> str | None:
+    """Return the name of the destination that a connected instance is; None if it is none.
+
+    A candidate destination is for the instance, by its group if it has one. The rules are
+    tried in this order: the destination is named after the instance; the instance was connected
+    there before; the instance listens at one of the destination's addresses; the destination has
+    no address, and so waits for any instance of its group.
+
+    Args:
+        own: the description of this instance.
+        theirs: the description of the other one.
+        destinations: the destinations to choose from.
+    """
+    addresses = {one.name: one.addresses for one in own.destinations}
+    possible = [one for one in destinations if one.spec.is_for(theirs.name, theirs.group)]
+    listens = theirs.listens
+    for is_meant in (
+        lambda one: one.spec.name == theirs.name,
+        lambda one: one.sender.peer is not None and one.sender.peer.name == theirs.name,
+        lambda one: (
+            listens is not None and any(meets(at, listens) for at in addresses[one.spec.name])
+        ),
+        lambda one: not addresses[one.spec.name],
+    ):
+        for one in possible:
+            if is_meant(one):
+                return one.spec.name
+    return None
+
+
+def validate(
+    own: InstanceDescription, destination: str, theirs: InstanceDescription
+) -> Sequence[Finding]:
+    """Return the validation errors that prevent replication to a destination."""
+    found = check_link(own, _find(own, destination), theirs)
+    return [one for one in found if one.is_error]
+
+
+def _find(own: InstanceDescription, name: str) -> Destination:
+    return next(one for one in own.destinations if one.name == name)
+
+
+def failed(findings: Sequence[Finding], source: str, destination: str) -> str:
+    """Return the reason why two instances do not replicate, in one sentence."""
+    first = findings[0].problem
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return (
+        f"the configurations of {source} and {destination} do not fit together: {first}{more}; "
+        f"the log of {source} has all of it"
+    )

@@ -1,0 +1,627 @@
+"""One link: the protocol between two instances over a connection, without the connection.
+
+    the one that connects:  Hello ->            Begin ->                   Batch -> ...
+    the one that accepts:          <- Hello, Begin      <- Resume, Knowledge      <- Ack
+
+The connecting instance speaks first, so that the accepting one discloses nothing before it knows
+the peer. Each direction begins with the `Begin` of the source. `Begin` also carries the name that
+both ends use for that direction, and the interval at which the source wants acks.
+
+Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
+are bounded: a frame is parsed from the received bytes when the one before has been executed, and
+reading stops while the log accepts no entries. No batch is made while the connection still has the
+previous one, nor beyond the window of a `Sender`.
+
+If an instance connects although there is a link already, that instance decides which one stays (see
+`links`). The accepting instance holds the new link in reserve (`SPARE`) until that is decided, and
+until it is sure that the peer is still alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from server.replication.core import (
+    MOST_BEFORE_HELLO,
+    MOST_IN_FRAME,
+    Ack,
+    Batch,
+    Beat,
+    Begin,
+    Branch,
+    Frame,
+    FrameError,
+    FrameReader,
+    Hello,
+    Knowledge,
+    Owed,
+    ProtocolError,
+    Refused,
+    Resume,
+    Sent,
+    encoded,
+    peer_of,
+)
+from server.replication.core.frames import Word
+from server.replication.links.admin_addresses import NOWHERE, AdminInterface, host_of, seen
+from server.replication.links.inbound import Inward
+from server.replication.links.interfaces import NEVER
+from server.replication.links.outbound import Outward
+from server.security.deferred import when_decided
+from server.storage.journal import Topic
+
+if TYPE_CHECKING:
+    from server.replication.core import Peer, Receiver
+    from server.replication.links.admission import Gate
+    from server.replication.links.duplicate_conflicts import Conflicts
+    from server.replication.links.flap_log import Comings
+    from server.replication.links.interfaces import Conduit, Turns
+    from server.replication.links.introduction import Introduction
+    from server.replication.links.replication_state import Replication
+    from server.util.log_protocol import Log
+
+BEAT_SECONDS: Final = 1.0
+"""Interval of the heartbeats that each end sends."""
+
+SILENCE_SECONDS: Final = 10.0
+"""Silence after which the peer is considered gone."""
+
+GREETING_SECONDS: Final = 10.0
+"""Timeout for the peer to identify itself."""
+
+_MOST_HELD: Final = 1 << 20
+"""Bytes received and waiting for a time slice, above which reading pauses."""
+
+_MOST_WORDS: Final = 256
+"""Messages (`Word`) that may wait for the connection; further ones are dropped."""
+
+
+class Host(Protocol):
+    """The owner of the links of an instance, as a link sees it."""
+
+    @property
+    def replication(self) -> Replication:
+        """The replication state of the instance."""
+
+    @property
+    def turns(self) -> Turns:
+        """The scheduler of the engine's thread."""
+
+    @property
+    def log(self) -> Log:
+        """The event log."""
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """Logs pairs of messages that have the same bookmark."""
+
+    @property
+    def comings(self) -> Comings:
+        """Logs links going up and down."""
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
+        """Call `then` once after a delay, and return a function that cancels it."""
+
+    def meet(self, link: Link, hello: Hello) -> None:
+        """Handle the `Hello` of the peer."""
+
+    def take_up(self, link: Link) -> bool:
+        """Open a reserved link that the peer now uses, if possible; return whether it opened."""
+
+    def ended(self, link: Link) -> None:
+        """Note that a link is closed."""
+
+    def hear(self, link: Link, word: Word) -> None:
+        """Handle a message (`Word`) of the peer."""
+
+    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+        """Report that the instance of this name has another transaction log than before.
+
+        Args:
+            link: the link with it.
+            before: the identity of the log that the instance of this name had before.
+            is_empty: whether its log is empty.
+        """
+
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
+        """Write an event log entry that may recur, rate-limited.
+
+        Args:
+            message: the id of the entry.
+            who: the peer; its host, and its name if known, distinguish it from other peers.
+            aspects: values that make this a different entry for the rate limit.
+            fields: the values of the entry.
+        """
+
+
+class Stage(Enum):
+    """The state of a link."""
+
+    GREETING = "greeting"
+    SPARE = "spare"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Shortfall(NamedTuple):
+    """The reason why a destination is not served over the connection that its instance has made.
+
+    Attributes:
+        destination: its name.
+        reason: the requirement of the destination that the connection does not meet.
+    """
+
+    destination: str
+    reason: str
+
+
+class Link:
+    """One link.
+
+    Args:
+        host: the owner of the link.
+        conduit: the connection.
+        transport: name of the transport that the connection was made by.
+        destination: the Destination that the connection was made for; None if it was accepted.
+        reached_at: the host where the peer was reached; empty if the connection was accepted.
+        gate: the transport; None if this instance made the connection. While it decides whether to
+            admit the peer, no further frames are executed.
+        outcome: called once with whether the link was established.
+
+    Attributes:
+        conduit: see above.
+        is_ours: whether this instance made the connection.
+        gate: see above.
+        destination: name of the destination that the link leads to.
+        shortfall: the reason why the link does not serve the destination that the peer is; None if
+            it does, or if the peer is no destination.
+        stage: the state of the link.
+        greeted: time of sending our `Hello`, as `Turns.elapsed` gives it.
+        hello: the `Hello` of the peer.
+        description: the configuration that the peer has sent.
+        log_before: the identity of the log that the instance of this name had before, until that
+            is reported; else None.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        conduit: Conduit,
+        transport: str,
+        *,
+        destination: str | None = None,
+        reached_at: str = "",
+        gate: Gate | None = None,
+        outcome: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self.conduit: Final = conduit
+        self.is_ours: Final = destination is not None
+        self.gate: Final = gate
+        self.destination = destination
+        self.shortfall: Shortfall | None = None
+        self.stage = Stage.GREETING
+        self.hello: Hello | None = None
+        self.description: Introduction | None = None
+        self.log_before: str | None = None
+        self._host = host
+        self._transport = transport
+        self._reached_at: Final = reached_at
+        self._outcome: Callable[[bool], None] | None = outcome
+        self._reader = FrameReader(MOST_BEFORE_HELLO)
+        self._begun = self._heard = self.greeted = self.elapsed()
+        self._outward: Outward | None = None
+        self._inward: Inward | None = None
+        self._is_queued = False
+        self._is_woken = False  # during the current step
+        self._is_deciding = False  # the gate is deciding whether to admit the peer
+        self._is_paused = False
+        self._words_waiting = 0  # sent since the connection was ready last
+        self._cancel_timer: Callable[[], None] | None = None
+        self._due = NEVER  # expiry of the timer
+
+    # Events of the connection.
+
+    def feed(self, data: bytes) -> None:
+        """Buffer bytes received over the connection; see `Intake.feed`."""
+        if self.stage is Stage.CLOSED:
+            return
+        self._heard = self.elapsed()
+        self._reader.feed(data)
+        if not self._is_queued:
+            # Acks come all the time: with short slices for them, publishers would get less done.
+            self._is_queued = self._host.turns.serve(self, len(data), is_patient=True)
+        self._mind_reading()
+
+    def is_writable(self) -> None:
+        """Note that the connection is writable again."""
+        self.wake()
+
+    def lost(self) -> None:
+        """Note that the connection is lost."""
+        if self.stage is Stage.GREETING and self.is_ours:
+            self._give_up("1E-0004", "the connection was closed before anything was said")
+        self.close()
+
+    @property
+    def held(self) -> int:
+        """Number of received bytes not parsed yet, usually the start of an incomplete frame."""
+        return self._reader.held
+
+    @property
+    def address(self) -> str:
+        """Address of the peer, with its name if known."""
+        address = self.conduit.address
+        return f"{self.hello.instance} at {address}" if self.hello is not None else address
+
+    @property
+    def met(self) -> Hello:
+        """The `Hello` of the peer, once received."""
+        assert self.hello is not None  # noqa: S101 - used after the `Hello` only
+        return self.hello
+
+    @property
+    def admin(self) -> AdminInterface:
+        """Address of the peer's admin interface, as far as its `Hello` has given it."""
+        if self.description is None:
+            return NOWHERE
+        return seen(self.description, self._reached_at or host_of(self.conduit.address))
+
+    @property
+    def is_proven(self) -> bool:
+        """True if the peer's identity is verified, as far as it can be."""
+        return self.gate is None or self.gate.is_proven
+
+    @property
+    def is_for_both(self) -> bool:
+        """True if both ends send over it.
+
+        The connecting instance does; the accepting instance has said so in its `Hello`.
+        """
+        return self.met.sends if self.is_ours else self.destination is not None
+
+    # Opening and closing.
+
+    def greet(self, hello: Hello) -> None:
+        """Send our `Hello`."""
+        self.greeted = self.elapsed()
+        self.send(hello, compress=True)
+
+    def reserve(self) -> None:
+        """Hold the link in reserve: there is another one, and the peer decides between them."""
+        self.stage = Stage.SPARE
+
+    def open(self) -> None:
+        """Open the link: both ends have identified each other."""
+        self.stage = Stage.OPEN
+        self._reader.most = MOST_IN_FRAME
+        self._settle(came_to_be=True)
+        if self.destination is not None:
+            own = self.replication.destinations[self.destination]
+            own.admin, own.trouble = self.admin, ""
+            self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
+
+    def say(self, word: Word) -> None:
+        """Send a message that is not part of the log; drop it if too many of them wait already."""
+        if self.conduit.is_ready:
+            self._words_waiting = 0
+        if self.stage is Stage.OPEN and self._words_waiting < _MOST_WORDS:
+            self._words_waiting += 1
+            self.send(word)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse the peer, and close the link.
+
+        Args:
+            reason: text for operators; both ends log it.
+        """
+        self.complain("1E-0001", reason, reason=reason)
+        self.send(Refused(reason))
+        self.close()
+
+    def close(self) -> None:
+        """Close the link; data already sent is flushed."""
+        if self.stage is Stage.CLOSED:
+            return
+        self.stage = Stage.CLOSED
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+        directions = [one for one in (self._outward, self._inward) if one is not None]
+        for direction in directions:
+            direction.end()
+        self.conduit.close()
+        self._host.ended(self)
+        self._settle(came_to_be=False)
+        for direction in directions:
+            direction.say_it_ended()
+
+    def _settle(self, *, came_to_be: bool) -> None:
+        outcome, self._outcome = self._outcome, None
+        if outcome is not None:
+            outcome(came_to_be)
+
+    @property
+    def _peer(self) -> Peer:
+        runs = () if self.description is None else self.description.runs
+        return peer_of(self.met)._replace(runs=runs)
+
+    # Used by its directions; see `Line`.
+
+    @property
+    def replication(self) -> Replication:
+        """See `Line`."""
+        return self._host.replication
+
+    @property
+    def log(self) -> Log:
+        """See `Line`."""
+        return self._host.log
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """See `Line`."""
+        return self._host.conflicts
+
+    @property
+    def elapsed(self) -> Callable[[], float]:
+        """See `Line`."""
+        return self._host.turns.elapsed
+
+    @property
+    def is_ready(self) -> bool:
+        """See `Line`."""
+        return self.conduit.is_ready
+
+    def send(self, frame: Sent, *, compress: bool = False) -> int:
+        """See `Line`."""
+        data = encoded(frame, compress=compress)
+        self.conduit.send(*data)
+        return sum(map(len, data))
+
+    def go_on_in(self, seconds: float) -> None:
+        """See `Line`."""
+        due = self.elapsed() + seconds
+        if self._cancel_timer is not None:
+            if due >= self._due:
+                return
+            self._cancel_timer()
+        self._due = due
+        self._cancel_timer = self._host.after(seconds, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._cancel_timer = None
+        self.wake()
+
+    def tell(self, message: str, client: str) -> None:
+        """See `Line`."""
+        self._host.comings.tell(message, client)
+
+    def complain(self, message: str, *aspects: object, **fields: object) -> None:
+        """See `Line`."""
+        if self.destination is not None and "reason" in fields:
+            self.replication.destinations[self.destination].note_trouble(fields["reason"])
+        self._host.complain(
+            message,
+            self.address,
+            *aspects,
+            instance=self.replication.instance,
+            other=self.address,
+            role=self._role,
+            **fields,
+        )
+
+    @property
+    def _role(self) -> str:
+        """Role of the peer in the configuration of this instance."""
+        if self.destination is not None:
+            return f"destination {self.destination}"
+        return f"connected to transport {self._transport}"
+
+    def _give_up(self, message: str, problem: str) -> None:
+        """Log the problem and close the link; it cannot be continued."""
+        self.complain(message, problem, reason=problem)
+        self.close()
+
+    # Scheduling.
+
+    def wake(self) -> None:
+        """Schedule a step soon: there may be something to send or to acknowledge."""
+        self._is_woken = True
+        if self.stage is Stage.OPEN and not self._is_queued:
+            self._is_queued = True
+            self._host.turns.queue(self)
+
+    def tick(self, now: float, away: float) -> None:
+        """Check timeouts and send heartbeats; to be called about every `BEAT_SECONDS`.
+
+        Args:
+            now: the time by `Turns.elapsed`.
+            away: seconds for which this process was suspended, as far as is known.
+        """
+        self._heard += away
+        if self.stage in (Stage.GREETING, Stage.SPARE):
+            if now - self._begun - away > GREETING_SECONDS:
+                self._give_up("1E-0004", f"no greeting within {GREETING_SECONDS:.0f} seconds")
+            return
+        if self._is_paused:
+            self._heard = now
+        elif now - self._heard > SILENCE_SECONDS:
+            self._give_up("1E-0004", f"nothing has been heard for {SILENCE_SECONDS:.0f} seconds")
+            return
+        if self._outward is not None:
+            self._outward.is_flushing = True
+        if self.is_ready:
+            self.send(Beat())
+        self.wake()
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "" if self.hello is None else self.hello.instance, "replication"
+
+    def step(self) -> bool:
+        """Receive and send until the time slice is used up; see `Sliced.step`."""
+        self._is_queued = True  # running counts as queued: `wake` must not queue it a second time
+        self._is_woken = False
+        try:
+            has_more = self.stage is not Stage.CLOSED and self._work()
+        except (FrameError, ProtocolError) as problem:
+            self.send(Refused(str(problem)))
+            self._give_up("1E-0003", str(problem))
+            return False
+        except BaseException:  # a defect: it must not leave a link that does nothing any more
+            self.close()
+            raise
+        self._is_queued = has_more = has_more or (self._is_woken and self.stage is Stage.OPEN)
+        self._mind_reading()
+        return has_more
+
+    def _work(self) -> bool:
+        turns = self._host.turns
+        if self._inward is not None:
+            self._inward.acknowledge()
+        while True:
+            has_taken = self._take_next()
+            has_given = self.stage is Stage.OPEN and self.is_ready and self._give_next()
+            if self.stage is Stage.CLOSED or not (has_taken or has_given):
+                return False
+            if turns.left(self.elapsed()) <= 0:
+                return True
+
+    def _give_next(self) -> bool:
+        """Send the next frame of either direction, and return whether there was one."""
+        if self._inward is not None and self._inward.give():
+            return True
+        return self._outward is not None and self._outward.give()
+
+    def _mind_reading(self) -> None:
+        """Pause reading while the link cannot process more input, and resume it afterwards."""
+        if self.stage is Stage.CLOSED:
+            return
+        is_stalled = self._inward is not None and self._inward.is_stalled
+        is_crowded = is_stalled or (self._is_queued and self._reader.held > _MOST_HELD)
+        if is_crowded and not self._is_paused:
+            self._is_paused = True
+            self.conduit.pause()
+        elif self._is_paused and not is_crowded:
+            self._is_paused = False
+            self._heard = self.elapsed()
+            self.conduit.resume()
+
+    # Received frames.
+
+    def _take_next(self) -> bool:
+        """Process the next frame, if one is complete and allowed now; return whether one was."""
+        if self._is_deciding:
+            return False
+        if self._inward is not None and self._inward.is_stalled:
+            return self._inward.go_on()
+        frame = self._reader.next()
+        if frame is None:
+            return False
+        self._take(frame)
+        return True
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame, Refused):
+            self.complain("1E-0002", frame.reason, reason=frame.reason)
+            self.close()
+            return
+        if self.stage is Stage.GREETING:
+            self._meet(frame)
+            return
+        if self.stage is Stage.SPARE and not self._host.take_up(self):
+            return
+        match frame:
+            case Batch():
+                self._destination_of(frame).take(frame)
+            case Owed():
+                self._destination_of(frame).owe(frame)
+            case Ack():
+                self._source_of(frame).acknowledge(frame)
+            case Resume() | Knowledge():
+                self._resume(frame)
+            case Begin():
+                self._begin(frame)
+            case Word():
+                self._host.hear(self, frame)
+            case Hello():
+                raise ProtocolError("says twice who it is")
+
+    def _meet(self, frame: Frame) -> None:
+        if not isinstance(frame, Hello):
+            raise ProtocolError(f"says {type(frame).__name__} before who it is")
+        if self.gate is None:
+            self._host.meet(self, frame)
+            return
+        self._is_deciding = True
+        when_decided(self.gate.admit(frame), partial(self._decided, frame))
+
+    def _decided(self, hello: Hello, refusal: str | None) -> None:
+        """Continue the handshake with an admitted peer, or refuse the peer."""
+        self._is_deciding = False
+        if self.stage is not Stage.GREETING:
+            return
+        if refusal is not None:
+            self.refuse(refusal)
+            return
+        self._host.meet(self, hello)
+        self.wake()
+
+    def _begin(self, frame: Begin) -> None:
+        replication = self.replication
+        if self._inward is not None:
+            raise ProtocolError("asks twice where to go on")
+        if replication.description.listens is None:
+            raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
+        gate = self.gate
+        replication.permits.begin(self._peer.name, None if gate is None else gate.judge)
+        branch = Branch() if self.description is None else replication.branch_of(self.description)
+        self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
+        self._inward = Inward(
+            self,
+            self._peer,
+            frame,
+            self.conduit.address,
+            self._transport,
+            branch,
+            tells_all=self._may_replicate_all,
+        )
+        self._see_whether_it_is_another(is_empty=frame.last < frame.first)
+
+    def _say_what_is_gone(self, receiver: Receiver, frame: Begin, branch: Branch) -> None:
+        names = {"instance": self.replication.instance, "other": self.address}
+        if receiver.has_parted(frame, branch):
+            self.log.emit("1E-0034", **names, txid=receiver.received)
+        if branch.has_lost:
+            self.log.emit("1E-0035", **names)
+
+    @property
+    def _may_replicate_all(self) -> bool:
+        """True if the peer may replicate every topic that is recorded here."""
+        gate, recorded = self.gate, self.replication.description.logged
+        topics = (Topic(one.selection.message_type, one.selection.name) for one in recorded)
+        return gate is None or all(map(gate.may_replicate, topics))
+
+    def _resume(self, frame: Resume | Knowledge) -> None:
+        self._source_of(frame).resume(frame)
+        if isinstance(frame, Knowledge):
+            self._see_whether_it_is_another(is_empty=not frame.had)
+
+    def _see_whether_it_is_another(self, *, is_empty: bool) -> None:
+        """Report a changed log identity, now that it is known whether the peer's log is empty."""
+        before, self.log_before = self.log_before, None
+        if before is not None:
+            self._host.tell_another(self, before, is_empty=is_empty)
+
+    def _source_of(self, frame: Frame) -> Outward:
+        if self._outward is None:
+            raise ProtocolError(f"says {type(frame).__name__}, and nothing is replicated to it")
+        return self._outward
+
+    def _destination_of(self, frame: Frame) -> Inward:
+        if self._inward is None:
+            raise ProtocolError(f"says {type(frame).__name__}, and has not asked where to go on")
+        return self._inward

@@ -1,0 +1,77 @@
+"""Decides which log entries and topics another instance is entitled to.
+
+It may receive entries of the log that have been sent to it or by it. It may send messages about
+topics that are replicated between it and this instance: a destination of this instance sends them
+to it, or its user may replicate them to here. All messages between instances beside the log are
+limited to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from server.replication.core.routes import hops
+from server.storage.journal import Topic
+
+if TYPE_CHECKING:
+    from server.replication.links.admission import Gate
+    from server.replication.links.replication_state import OwnDestination
+
+_SEPARATOR: Final = "/"
+
+
+class PeerAccess:
+    """Entitlement of other instances, by the topics that are replicated.
+
+    Args:
+        destinations: those of this instance, by name.
+    """
+
+    def __init__(self, destinations: Mapping[str, OwnDestination]) -> None:
+        self._destinations: Final = destinations
+
+    def may_have(
+        self, peer: str, gates: Iterable[Gate | None], topic: Topic, path: str, body: bytes | None
+    ) -> bool:
+        """Return whether an instance may receive an entry of the log.
+
+        Args:
+            peer: its name.
+            gates: of the links with it, None for those that this instance has made.
+            topic: the entry's topic.
+            path: the instances that the entry has passed through.
+            body: the part of its body that would be sent; None where no filter can be evaluated.
+        """
+        for own in self._sent_to(peer):
+            filters = own.sender.filters(topic, path)
+            if filters is None:
+                continue
+            if not filters or (body is not None and any(one(topic, [body])[0] for one in filters)):
+                return True
+        has_had_it = any(hop.name == peer for hop in hops(path))
+        return has_had_it and _may_replicate(gates, topic)
+
+    def takes_part(self, peer: str, gates: Iterable[Gate | None], topic: Topic) -> bool:
+        """Return whether a topic is replicated between an instance and this one."""
+        return any(own.sender.concerns(topic) for own in self._sent_to(peer)) or _may_replicate(
+            gates, topic
+        )
+
+    def _sent_to(self, peer: str) -> Iterator[OwnDestination]:
+        for own in self._destinations.values():
+            if own.is_connected and own.sender.leads_to(peer):
+                yield own
+
+
+def queue_of(subject: str) -> Topic | None:
+    """Return the queue that a message is about, by its subject; None if it is about none.
+
+    Such a subject is message type, name and domain of the queue, with slashes between them.
+    """
+    message_type, slash, rest = subject.partition(_SEPARATOR)
+    return Topic(message_type, rest.rpartition(_SEPARATOR)[0]) if slash else None
+
+
+def _may_replicate(gates: Iterable[Gate | None], topic: Topic) -> bool:
+    return any(gate is None or gate.may_replicate(topic) for gate in gates)

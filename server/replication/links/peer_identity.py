@@ -1,0 +1,188 @@
+"""Tells whether an instance is the one that had its name before.
+
+An instance is known by its Name, and distinguished from others by the identity of its transaction
+log, which is made with the log. An instance that connects under a known name with another log has a
+new disk, restored data, or the name of another instance. No position in the former log is valid in
+this one; that needs no code, since positions include the identity of their log. This module reports
+the change, at both ends, because the operators have to know which of these cases it is.
+
+Two runs with the same log cannot be distinguished by it: the data have been copied. They are
+distinguished by the numbers of their runs. If a run connects again after another one has been
+connected, it is still running, so there are two; it is refused.
+
+Bytes of a run may arrive from a buffer long after the run has ended, when the next one has already
+been connected. So receiving bytes from a run proves nothing. Only an answer does: the run was alive
+when it was asked. If the run that was connected last came only after the question, it is unknown
+which of the two is the later one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.util.msgpack_errors import MALFORMED
+
+if TYPE_CHECKING:
+    from server.replication.core import Hello
+    from server.util.log_protocol import Log
+
+SUBJECT: Final = "identity"
+"""Subject of the messages of this module."""
+
+_MOST_NAMES: Final = 1_000
+_MOST_RUNS: Final = 16  # remembered for each name
+_MOST_SHOWN: Final = 80  # characters of an identity received from another instance
+
+
+class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Tells an instance that another log had its name here.
+
+    Attributes:
+        before: the identity of that log.
+    """
+
+    before: str
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of an instance.
+
+    Attributes:
+        nonce: its number.
+        came: time of its first answer, in seconds.
+        is_refused: whether it has answered since another one did, and so is not admitted any more.
+    """
+
+    nonce: int
+    came: float
+    is_refused: bool = False
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Other)
+
+
+class Identities:
+    """The identities of the instances that have been met, by name.
+
+    Args:
+        instance: name of this one.
+        log_id: identity of its log.
+        remembered: by name, the identities of the logs that others had in earlier runs.
+        events: the event log.
+    """
+
+    def __init__(
+        self, instance: str, log_id: str, remembered: Mapping[str, str], events: Log
+    ) -> None:
+        self._instance: Final = instance
+        self._log_id: Final = log_id
+        self._logs: Final = dict(remembered)
+        self._events: Final = events
+        self._runs: Final[dict[str, deque[_Run]]] = {}  # by name; the last one is connected
+
+    def remembered(self) -> dict[str, str]:
+        """Return the identities of the known logs, by name."""
+        return dict(self._logs)
+
+    def is_another_run(self, theirs: Hello) -> bool:
+        """Return whether another run was connected last; then this one must answer first."""
+        runs = self._runs.get(theirs.instance)
+        return runs is not None and runs[-1].nonce != theirs.nonce
+
+    def may_be_over(self, theirs: Hello, asked: float) -> bool:
+        """Return whether a run that has answered may have ended before the latest run began.
+
+        Args:
+            theirs: its `Hello`.
+            asked: time of sending the frame that it has answered, in seconds.
+        """
+        return self.is_another_run(theirs) and self._runs[theirs.instance][-1].came >= asked
+
+    def refusal(self, theirs: Hello, *, has_answered: bool) -> str | None:
+        """Return the reason to refuse a run while another one with the same log runs; else None.
+
+        Args:
+            theirs: its `Hello`.
+            has_answered: whether it is certain to be alive; a run that was refused once is.
+        """
+        if not self.is_another_run(theirs):
+            return None
+        runs = self._runs[theirs.instance]
+        run = next((one for one in runs if one.nonce == theirs.nonce), None)
+        if run is None:
+            return None
+        run.is_refused |= has_answered
+        if not run.is_refused:
+            return None
+        return (
+            f"another {theirs.instance} has connected to {self._instance} with the same "
+            "transaction log, and both run: the data of one are a copy; stop one of them, and give "
+            "it a Name of its own and an empty directory for its journals"
+        )
+
+    def meet(self, theirs: Hello, now: float) -> str | None:
+        """Record an instance that this instance has a link with.
+
+        Args:
+            theirs: its `Hello`.
+            now: the time, in seconds.
+
+        Returns:
+            The identity of the log that the instance of this name had before; None if it is this
+            one, or none is known.
+        """
+        name = theirs.instance
+        runs = self._runs.setdefault(name, deque(maxlen=_MOST_RUNS))
+        before = self._logs.pop(name, None)
+        if before != theirs.log:
+            runs.clear()
+        if not runs or runs[-1].nonce != theirs.nonce:
+            runs.append(_Run(theirs.nonce, now))
+        self._logs[name] = theirs.log
+        while len(self._logs) > _MOST_NAMES:
+            oldest = next(iter(self._logs))
+            del self._logs[oldest]
+            self._runs.pop(oldest, None)
+        return before if before != theirs.log else None
+
+    def tell(
+        self, address: str, before: str, now: str, say: Callable[[bytes], None], *, is_empty: bool
+    ) -> None:
+        """Report, here and to the instance, that its name had another log before.
+
+        Args:
+            address: its name and address.
+            before: the identity of the log that the instance of this name had.
+            now: the identity of its log.
+            say: sends a message to the instance.
+            is_empty: whether its log is empty.
+        """
+        self._events.emit(
+            "1E-0030" if is_empty else "1E-0031",
+            instance=self._instance,
+            other=address,
+            before=before,
+            now=now,
+        )
+        say(_ENCODER.encode(Other(before)))
+
+    def hear(self, peer: str, body: bytes) -> None:
+        """Log the report of another instance that our name had another log there before."""
+        try:
+            word = _DECODER.decode(body)
+        except MALFORMED:
+            return
+        self._events.emit(
+            "1E-0032",
+            instance=self._instance,
+            other=peer,
+            before=word.before[:_MOST_SHOWN],
+            now=self._log_id,
+        )

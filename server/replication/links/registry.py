@@ -1,0 +1,565 @@
+"""All replication links of an instance.
+
+There is one link between two instances, for both directions, regardless of which end has made the
+connection. But a connection that the other instance has made may not meet the requirements of the
+destination: encryption, and verified certificates. Then nothing is sent to the destination over it,
+and this instance makes another connection. If that one too serves one direction only, there are two
+links.
+
+If there is a link already, the instance that makes another one decides between them. `which_stays`
+is the rule; by it both ends reach the same decision if each makes one at the same time. If the
+connecting instance does not know of the existing link, it has lost that link. Until a frame arrives
+over a new connection, the accepting end holds it in reserve, and takes it up then. It also does so
+if another run of the other instance was connected last: this run may have ended, and its bytes may
+have waited in a buffer.
+
+Log entries of links that go up, go down, or are refused again and again are rate-limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from server.replication.core import (
+    VERSION,
+    Connection,
+    Courier,
+    Hello,
+    Stay,
+    group_refusal,
+    refusal,
+    which_stays,
+)
+from server.replication.links import peer_identity
+from server.replication.links.admin_addresses import AdminInterface
+from server.replication.links.duplicate_conflicts import Conflicts
+from server.replication.links.flap_log import Comings
+from server.replication.links.handshake import (
+    GreetingError,
+    described,
+    destination_of,
+    failed,
+    told_to,
+    validate,
+    without_paths,
+)
+from server.replication.links.link import BEAT_SECONDS, Link, Shortfall, Stage
+from server.replication.links.peer_access import PeerAccess, queue_of
+
+if TYPE_CHECKING:
+    from config_schema.topology import InstanceDescription
+    from server.replication.core import Parcel, Word
+    from server.replication.links.admission import Gate
+    from server.replication.links.interfaces import Conduit, Turns
+    from server.replication.links.replication_state import OwnDestination, Replication
+    from server.storage.journal import Topic
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_SAY_AGAIN_SECONDS: Final = 60.0
+_MOST_SAID: Final = 1000
+
+
+class Peer(NamedTuple):
+    """An instance that this instance has a link with.
+
+    Attributes:
+        name: its name.
+        description: its configuration, as it has sent it.
+        destination: the name of the destination that it is; None if nothing is sent there.
+        sends: whether it sends to this instance.
+        admin: the address of its admin interface.
+        is_stranger: whether its user is authenticated, but not known to be the instance.
+    """
+
+    name: str
+    description: InstanceDescription
+    destination: str | None
+    sends: bool
+    admin: AdminInterface
+    is_stranger: bool
+
+
+Listener: TypeAlias = Callable[[str, bytes], None]
+"""A callback that receives the name of the sender and the body of a message."""
+
+
+class Links:
+    """The replication links of an instance.
+
+    Args:
+        replication: its replication state.
+        turns: the scheduler of the engine's thread.
+        clock: timers.
+        log: the event log.
+
+    Attributes:
+        replication: see above.
+        turns: see above.
+        log: see above.
+        conflicts: logs pairs of messages that have the same bookmark.
+        comings: logs links going up and down.
+    """
+
+    def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
+        self.replication: Final = replication
+        self.turns: Final = turns
+        self.log: Final = log
+        self.conflicts: Final = Conflicts(clock, log)
+        self.comings: Final = Comings(clock, log)
+        self._clock = clock
+        self._told: Final = without_paths(replication.description)
+        self._access: Final = PeerAccess(replication.destinations)
+        self._links: set[Link] = set()
+        self._by_peer: dict[str, list[Link]] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._listeners: dict[str, Listener] = {}
+        self._listen: Callable[[str, str, str, bytes], None] = _ignore
+        self.listen(peer_identity.SUBJECT, replication.identities.hear)
+        self._courier: Final = Courier(replication.instance, replication.nonce)
+        self._said: dict[tuple[object, ...], float] = {}
+        self._ticked = turns.elapsed()
+        self._is_ticking = True
+        replication.use_links(self._go_on)
+        self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
+
+    # Connections.
+
+    def accept(self, conduit: Conduit, transport: str, gate: Gate) -> Link:
+        """Create a link over a connection that another instance has made.
+
+        Args:
+            conduit: the connection.
+            transport: name of the transport that accepted it.
+            gate: the transport, as links see it.
+        """
+        link = Link(self, conduit, transport, gate=gate)
+        self._links.add(link)
+        return link
+
+    def connect(
+        self,
+        conduit: Conduit,
+        transport: str,
+        destination: str,
+        credentials: tuple[str, str],
+        outcome: Callable[[bool], None],
+        reached_at: str = "",
+    ) -> Link:
+        """Create a link over a connection made for a destination, and send our `Hello`.
+
+        Args:
+            conduit: the connection.
+            transport: name of the Transport of the destination.
+            destination: its name.
+            credentials: the user and the password to log on with.
+            outcome: called once with whether the link was established.
+            reached_at: the host where the peer was reached, as the configuration names it.
+        """
+        link = Link(
+            self,
+            conduit,
+            transport,
+            destination=destination,
+            reached_at=reached_at,
+            outcome=outcome,
+        )
+        self._links.add(link)
+        user, password = credentials
+        self.replication.destinations[destination].user = user
+        description = msgspec.msgpack.encode(self.replication.introduction(self._told))
+        link.greet(self._hello(user=user, password=password, description=description))
+        return link
+
+    def is_connected(self, destination: str) -> bool:
+        """Return whether there is a link that leads to a destination."""
+        return self.replication.destinations[destination].is_connected
+
+    def reconnect(self, destination: str) -> bool:
+        """Close the links to a destination, so that others are made; return whether one existed."""
+        links = [one for one in self._links if one.destination == destination]
+        for link in links:
+            link.close()
+        return bool(links)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Register a callback for links being opened and closed."""
+        self._watchers.append(watcher)
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The instances that this instance has links with, by name."""
+        return {name: _peer(name, links) for name, links in self._by_peer.items()}
+
+    # Messages beside the log (`Word`).
+
+    def listen(self, subject: str, listener: Listener) -> None:
+        """Register the callback for messages about a subject."""
+        self._listeners[subject] = listener
+
+    def use_others(self, listen: Callable[[str, str, str, bytes], None]) -> None:
+        """Register the callback for messages about all other subjects.
+
+        Args:
+            listen: called with the recipient of a message (this instance, or one that cannot be
+                reached), its sender, its subject and its body.
+        """
+        self._listen = listen
+
+    def say(self, to: str, subject: str, body: bytes) -> None:
+        """Send a message to an instance, by way of others if there is no link; it may be lost.
+
+        Args:
+            to: its name.
+            subject: the subject.
+            body: the body, no more than `MOST_IN_WORD` bytes.
+        """
+        self._send(self._courier.send(to, subject, body))
+
+    def reach(self, name: str) -> bool | None:
+        """Return whether an instance can be reached; None while that is being found out."""
+        return self._courier.reach(name, self._now)
+
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Return whether an instance may receive an entry of the log.
+
+        Args:
+            peer: its name.
+            topic: the entry's topic.
+            path: the instances that the entry has passed through.
+            body: the part of its body that would be sent.
+        """
+        return self._access.may_have(peer, self._gates(peer), topic, path, body)
+
+    def _gates(self, peer: str) -> list[Gate | None]:
+        """Return the gates of the links with an instance, None for those that were made here."""
+        return [one.gate for one in self._by_peer.get(peer, ())]
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Log and audit that an instance has asked for a message that it is not entitled to.
+
+        Args:
+            peer: its name.
+            topic: the topic of the message.
+        """
+        links = self._by_peer.get(peer, ())
+        self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
+
+    def _refuse_word(self, links: Sequence[Link], action: str, topic: Topic, reason: str) -> None:
+        """Log and audit a message of an instance about a topic that it has no part in."""
+        for link in links[:1]:
+            link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
+            if link.gate is not None:
+                link.gate.refuse(action, topic.name, reason)
+
+    def hear(self, link: Link, word: Word) -> None:
+        """Dispatch a message of an instance; drop it if it has no meaning here."""
+        peer = link.met.instance
+        queue = queue_of(word.subject)
+        if queue is not None and not self._access.takes_part(peer, self._gates(peer), queue):
+            self._refuse_word([link], "speak of queue", queue, "not replicated to it or by it")
+            return
+        received = self._courier.receive(word, peer, self._now)
+        self._send(received.parcels)
+        if not received.sender:
+            return
+        listener = self._listeners.get(word.subject)
+        if listener is None:
+            self._listen(word.to, received.sender, word.subject, word.body)
+        elif word.to == self.replication.instance and received.sender == peer:
+            listener(peer, word.body)
+
+    def _send(self, parcels: Iterable[Parcel]) -> None:
+        for peer, word in parcels:
+            for link in self._by_peer.get(peer, ())[:1]:
+                link.say(word)
+
+    @property
+    def _now(self) -> int:
+        """The time for the courier, in microseconds that never go back."""
+        return int(self.turns.elapsed() * 1_000_000)
+
+    def close(self) -> None:
+        """Close all links, and stop the timer."""
+        self._is_ticking = False
+        self._cancel()
+        for link in list(self._links):
+            link.close()
+
+    # Used by links; see `Host`.
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
+        """Call `then` once after a delay, and return a function that cancels it."""
+        return self._clock.call_later(seconds, then)
+
+    def meet(self, link: Link, hello: Hello) -> None:
+        """Check the `Hello` of the peer, and open the link or refuse the peer."""
+        others = [
+            links[0].met
+            for links in self._by_peer.values()
+            if any(one.is_proven for one in links) or not link.is_proven
+        ]
+        reason = refusal(self._hello(), hello, others)
+        reason = reason or self.replication.identities.refusal(hello, has_answered=False)
+        link.hello = hello
+        if reason is not None:
+            link.refuse(reason)
+            return
+        try:
+            theirs = link.description = described(hello)
+        except GreetingError as problem:
+            link.refuse(str(problem))
+            return
+        if link.destination is None:
+            link.destination = self._find_destination(theirs)
+            if link.destination is not None and not hello.takes:
+                self._say_it_takes_nothing(link)
+            elif link.destination is not None:
+                self._see_whether_it_will_do(link, link.destination)
+        elif self._is_taken(link.destination, hello.instance):
+            link.close()  # meanwhile another instance has connected and is this destination
+            return
+        reason = self._problem_with(link, hello, theirs)
+        if reason is not None:
+            link.refuse(reason)
+            return
+        self._choose(link, hello)
+
+    def take_up(self, link: Link) -> bool:
+        """Open a reserved link that the peer now uses, if possible; return whether it opened."""
+        self._let_in(link)
+        return link.stage is Stage.OPEN
+
+    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+        """Report that the instance of this name has another log than before; see `Host`."""
+        self.replication.identities.tell(
+            link.address,
+            before,
+            link.met.log,
+            lambda body: self.say(link.met.instance, peer_identity.SUBJECT, body),
+            is_empty=is_empty,
+        )
+
+    def ended(self, link: Link) -> None:
+        """Remove a closed link, and notify the watchers."""
+        self._links.discard(link)
+        if link.hello is not None:
+            self._take_out(link, link.hello.instance)
+        self._tell()
+
+    def _take_out(self, link: Link, peer: str) -> None:
+        links = self._by_peer.get(peer, [])
+        if link in links:
+            links.remove(link)
+            if not links:
+                del self._by_peer[peer]
+                self._courier.disconnected(peer)
+
+    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
+        """Write an event log entry if it is new, or if its rate limit has expired."""
+        own = self.replication.destinations.get(str(fields.get("destination", "")))
+        if own is not None:
+            own.note_trouble(fields.get("reason", fields.get("problem", "")))
+        now = self.turns.elapsed()
+        key = (message, who.rpartition(":")[0] or who, *aspects)
+        said = self._said.pop(key, None)
+        if said is not None and now - said < _SAY_AGAIN_SECONDS:
+            self._said[key] = said
+            return
+        if len(self._said) >= _MOST_SAID:
+            del self._said[next(iter(self._said))]
+        self._said[key] = now
+        self.log.emit(message, **fields)
+
+    # Handshake.
+
+    def _hello(
+        self, *, sends: bool = True, user: str = "", password: str = "", description: bytes = b""
+    ) -> Hello:
+        replication = self.replication
+        return Hello(
+            VERSION,
+            replication.instance,
+            replication.group,
+            replication.log_id,
+            replication.began,
+            sends,
+            replication.description.listens is not None,
+            user,
+            password,
+            description,
+            replication.nonce,
+        )
+
+    def _say_it_takes_nothing(self, link: Link) -> None:
+        """Log that an instance has connected that is a destination, but accepts no replication."""
+        name, link.destination = link.destination, None
+        self.complain("1E-0009", link.address, name, destination=name, other=link.address)
+
+    def _see_whether_it_will_do(self, link: Link, destination: str) -> None:
+        """Check whether a destination may be served over the connection that its instance has made.
+
+        If not, that is logged as long as no other link leads there.
+        """
+        gate, spec = link.gate, self.replication.destinations[destination].spec
+        assert gate is not None  # noqa: S101 - the connection was accepted
+        reason = gate.falls_short(spec)
+        if reason is not None:
+            link.shortfall = Shortfall(destination, reason)
+            link.destination = None
+            return
+        doubt = gate.doubt(spec)
+        if doubt is not None:
+            link.complain("1E-0065", destination, destination=destination, reason=doubt)
+
+    def _is_taken(self, destination: str, instance: str) -> bool:
+        """Return whether another instance currently holds a destination."""
+        own = self.replication.destinations[destination]
+        return own.is_connected and not self._is_there(own, instance)
+
+    def _find_destination(self, theirs: InstanceDescription) -> str | None:
+        """Return the name of the destination that a connected instance is; None if it is none."""
+        free = [
+            one
+            for name, one in self.replication.destinations.items()
+            if not self._is_taken(name, theirs.name)
+        ]
+        return destination_of(self.replication.description, theirs, free)
+
+    @staticmethod
+    def _is_there(destination: OwnDestination, instance: str) -> bool:
+        peer = destination.sender.peer
+        return peer is not None and peer.name == instance
+
+    def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
+        """Return the reason not to send to an instance, or None; log validation failures."""
+        name = link.destination
+        ours = self._hello(sends=name is not None)
+        if name is None:
+            return refusal(ours, hello)
+        spec = self.replication.destinations[name].spec
+        is_meant = spec.is_for(hello.instance, hello.group)
+        reason = None if is_meant else group_refusal(ours, hello, spec.group)
+        if reason is None and not hello.takes:
+            reason = f"{hello.instance} has no transport of type amps-replication: it needs one"
+        served = {one.destination for one in self._by_peer.get(hello.instance, ())}
+        for other in served - {None, name}:
+            reason = reason or (
+                f"{hello.instance} is the destination {other} of {ours.instance} already, and "
+                f"cannot be {name} too: an instance is one destination of another one; "
+                "remove one of the two"
+            )
+        if reason is not None:
+            return reason
+        found = validate(self.replication.description, name, theirs)
+        for finding in found:
+            problem = str(finding.problem)
+            self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
+        return failed(found, ours.instance, hello.instance) if found else None
+
+    def _choose(self, link: Link, hello: Hello) -> None:
+        """Keep a link with an instance, unless there is a better one already."""
+        if link.gate is not None and link.description is not None:
+            own = self.replication.introduction(self._told)
+            description = told_to(own, link.description, link.destination, link.gate)
+            sends = link.destination is not None
+            link.greet(self._hello(sends=sends, description=description))
+        others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
+        if not link.is_ours and (others or self.replication.identities.is_another_run(hello)):
+            link.reserve()
+        elif any(self._compare(one, link) is Stay.OLD for one in others):
+            link.close()
+        else:
+            self._let_in(link)
+
+    def _let_in(self, link: Link) -> None:
+        """Open a link, if the run at its other end is the current one."""
+        known = self.replication.identities
+        if known.may_be_over(link.met, link.greeted):
+            link.close()  # without an answer: if the run is alive, it will make another link
+            return
+        reason = known.refusal(link.met, has_answered=True)
+        if reason is not None:
+            link.refuse(reason)
+            return
+        self._keep(link)
+
+    def _keep(self, link: Link) -> None:
+        """Open a link, and close the links that it replaces."""
+        name = link.met.instance
+        for one in list(self._by_peer.get(name, ())):
+            if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
+                one.close()
+        self._by_peer.setdefault(name, []).append(link)
+        link.log_before = self.replication.identities.meet(link.met, self.turns.elapsed())
+        self._courier.connected(name)
+        link.open()
+        self._tell()
+
+    def _compare(self, old: Link, new: Link) -> Stay:
+        """Return which of two links with an instance stays."""
+        connections = (Connection(one.is_ours, one.is_for_both) for one in (old, new))
+        return which_stays(self.replication.instance, new.met.instance, *connections)
+
+    def _tell(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+    def _say_what_falls_short(self, link: Link) -> None:
+        """Log that a destination is served neither over a connection nor over another one."""
+        if link.stage is not Stage.OPEN or link.shortfall is None:
+            return
+        name, reason = link.shortfall
+        if not self.replication.destinations[name].is_connected:
+            self.complain(
+                "1E-0020",
+                link.address,
+                name,
+                reason,
+                instance=self.replication.instance,
+                other=link.address,
+                destination=name,
+                reason=reason,
+            )
+
+    # Timers.
+
+    def _go_on(self) -> None:
+        """Wake all links, because entries were committed or settled."""
+        for links in self._by_peer.values():
+            for link in links:
+                link.wake()
+
+    def _tick(self) -> None:
+        if not self._is_ticking:
+            return
+        self._cancel = self._clock.call_later(BEAT_SECONDS, self._tick)
+        now = self.turns.elapsed()
+        away = max(now - self._ticked - 2 * BEAT_SECONDS, 0.0)
+        self._ticked = now
+        for link in list(self._links):
+            link.tick(now, away)
+            self._say_what_falls_short(link)
+        self._send(self._courier.step(self._now))
+
+
+def _is_of(link: Link, hello: Hello) -> bool:
+    """Return whether a link is with this run of an instance, and not with an earlier one."""
+    return link.met.nonce == hello.nonce
+
+
+def _peer(name: str, links: Sequence[Link]) -> Peer:
+    """Return the description of an instance that this instance has links with."""
+    description = links[0].description
+    assert description is not None  # noqa: S101 - these links are open
+    destinations = (link.destination for link in links if link.destination is not None)
+    sends = any(one.met.sends for one in links)
+    is_stranger = all(one.gate is not None and one.gate.is_stranger for one in links)
+    return Peer(name, description, next(destinations, None), sends, links[0].admin, is_stranger)
+
+
+def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:
+    """Drop the message: no callback is registered."""

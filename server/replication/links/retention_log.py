@@ -1,0 +1,65 @@
+"""Logs which destination prevents journal files from being removed.
+
+A destination that has been disconnected for long keeps the whole log since then, and the operator
+notices only when the disk is full. So whenever a journal file due for removal has to stay for a
+destination, that is logged, with the time since when.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from server.replication.links.replication_state import Replication
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_SAY_AGAIN: Final = 3600.0
+"""Seconds until the same is logged again; removal is checked every second."""
+_MICROSECONDS: Final = 1_000_000
+
+
+class Delays:
+    """Checks one destination when a journal file has to stay for it.
+
+    Args:
+        name: name of the destination.
+        replication: the replication state, which has the destination.
+        clock: the time.
+        log: the event log.
+    """
+
+    def __init__(self, name: str, replication: Replication, clock: Clock, log: Log) -> None:
+        self._name: Final = name
+        self._replication: Final = replication
+        self._clock: Final = clock
+        self._log: Final = log
+        self._silent_until = 0.0
+
+    def in_the_way(self, path: Path, end: int) -> None:
+        """Log why a journal file due for removal stays; once an hour at most.
+
+        Args:
+            path: the journal file.
+            end: the txid that follows its last entry.
+        """
+        now = self._clock.steady()
+        if now < self._silent_until:
+            return
+        found = [one for one in self._replication.waiting() if one.destination == self._name]
+        if not found or found[0].after + 1 >= end:
+            return
+        self._silent_until = now + _SAY_AGAIN
+        age = max(self._replication.elapsed - found[0].since, 0) // _MICROSECONDS
+        is_connected = self._replication.destinations[self._name].is_connected
+        self._log.emit(
+            "21-0021",
+            path=path,
+            destination=self._name,
+            after=found[0].after,
+            age=timedelta(seconds=age),
+            state="connected" if is_connected else "not connected",
+        )

@@ -1,0 +1,237 @@
+"""Stores the replication state during a run, and reads it at the next start.
+
+The file `replication.ack` in the journal directory saves reading the whole log, and asking other
+instances for what they have; see `server.replication.core.persistent_state`. It is stored about
+once a second, when something has changed, and at the close. The entries that it covers are on
+stable storage before. If it cannot be stored, that is retried again and again, and everything else
+continues.
+
+The file also holds the identity of the log: the first txid that the log ever had, and a random
+number. Other instances use it to store their position in this log. It is renewed when the log is
+another one, or has lost entries that the file covers: then they query the position anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from server.replication.core import Recent, Recollection, Remembered, pack, unpack
+from server.replication.core.recent_entries import MOST_REMEMBERED
+from server.replication.links.replication_state import Recollected
+from server.storage.journal import EVENTS, JournalError, Span
+from server.storage.journal.format.layout import CLIENT, SEQUENCE, TXID, FormatError
+from server.topics.durable_watermark import Unsettled
+
+if TYPE_CHECKING:
+    from server.replication.core import Had
+    from server.replication.links.replication_state import Replication
+    from server.storage.journal import Journal, Run
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
+
+_SECONDS: Final = 1.0
+"""Interval of the checks for changes to store."""
+_AT_ONCE: Final = 500
+"""Publishers processed in a time slice."""
+_READ_AT_ONCE: Final = 4096
+_MOST_BYTES: Final = 4 << 20
+
+
+def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recollected:
+    """Return the replication state, from the stored file and from the log.
+
+    Args:
+        journal: the log, which has been recovered.
+        check: called now and then; an exception that it raises ends the start.
+        events: the event log, for the position that the log is read from, and for the reason why
+            the stored file is unusable.
+
+    Raises:
+        JournalUnreadable: the log cannot be read.
+    """
+    remembered = _find(journal, events)
+    log_id = remembered.log
+    began = _began(log_id)
+    recent = Recent()
+    is_whole = journal.first_txid <= max(remembered.txid + 1, began)
+    recollection = Recollection(remembered, recent, is_whole=is_whole)
+    start = min([remembered.txid, *remembered.acknowledged.values()])
+    start = max(start, remembered.txid - MOST_REMEMBERED, journal.first_txid - 1)
+    if remembered.acknowledged:
+        lowest = min(remembered.acknowledged.values())
+        events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
+    # The sequence numbers of messages before the first entry that is read are not known.
+    is_cut = start > min(remembered.acknowledged.values(), default=start)
+    unsettled = Unsettled()
+    cursor = journal.replay(Span(start), kinds=EVENTS)
+    while not cursor.is_caught_up:
+        check()
+        for run in cursor.read_on(_READ_AT_ONCE, _MOST_BYTES).runs():
+            recollection.take(run)
+            if not run.origin.path:
+                _note(unsettled, run, is_cut=is_cut)
+    recollection.known.highest = journal.last_sequence
+    return Recollected(
+        log_id,
+        began,
+        recollection.known,
+        recent,
+        unsettled,
+        remembered.cursors,
+        remembered.acknowledged,
+        remembered.logs,
+    )
+
+
+def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
+    """Note the last sequence number of each publisher in a run of the log."""
+    rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
+    first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
+    for client, row in {row[CLIENT]: row for row in rows}.items():
+        before = 0 if is_cut else first[client] - 1
+        unsettled.note(client, before, row[SEQUENCE], row[TXID], 0)
+
+
+def _find(journal: Journal, events: Log) -> Remembered:
+    """Return the stored state, if it is of this log; else an empty one with a new identity."""
+    oldest = journal.files[0]
+    # If journals have been removed, only the file knows where the log begins. Entries before the
+    # first remaining one count as received: they must not come back.
+    began = 1 if oldest.number else oldest.first_txid
+    try:
+        data = journal.read_replication()
+        found = None if data is None else unpack(data)
+    except (OSError, FormatError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        events.emit("21-0022", file=journal.replication_file, problem=why)
+        found = None
+    if (
+        found is None
+        or not journal.first_txid - 1 <= found.txid <= journal.last_txid
+        or (not oldest.number and _began(found.log) != began)
+    ):
+        return Remembered(f"{began}-{secrets.token_hex(8)}", 0)
+    return found
+
+
+def _began(log_id: str) -> int:
+    number = log_id.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+class Remembering:
+    """Stores the replication state.
+
+    Args:
+        replication: the replication state.
+        highest: returns all publishers in the log with their highest sequence numbers.
+        log: the transaction log, which has the file in its directory.
+        clock: timers.
+        events: the event log, for failures to store it.
+        start: begins work that is done in slices; see `Turns.start`.
+    """
+
+    def __init__(
+        self,
+        replication: Replication,
+        highest: Callable[[], Mapping[int, int]],
+        log: TransactionLog,
+        clock: Clock,
+        events: Log,
+        start: Callable[[Sliced], None],
+    ) -> None:
+        self._replication: Final = replication
+        self._highest: Final = highest
+        self._log: Final = log
+        self._clock: Final = clock
+        self._events: Final = events
+        self._start: Final = start
+        self._is_busy = False
+        self._problem = ""  # of the last attempt to store it
+        self._next = self._head()  # the state being collected, without the publishers
+        self._left: Iterator[Had] = iter(())
+        self._had: list[Had] = []
+        self._stored = Remembered("", 0)  # the stored state, without the publishers
+        self._cancel: Callable[[], None]
+        self._done(self._next, self._store(self._all()))
+        self._look_later()
+
+    def close(self) -> None:
+        """Stop checking, and store the current state."""
+        self._cancel()
+        self._log.journal.leave_replication(pack(self._all()))
+
+    def _look_later(self) -> None:
+        self._cancel = self._clock.call_later(_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._look_later()
+        if self._is_busy:
+            return
+        self._next = self._head()
+        if self._next != self._stored:
+            self._is_busy = True
+            self._left, self._had = self._summary(), []
+            self._start(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "", "replication.ack"
+
+    def step(self) -> bool:
+        """Collect some publishers; see `Sliced.step`.
+
+        Entries appended meanwhile are in the log behind the covered ones. They are added from there
+        a second time, which changes nothing. But they must not be lost, either.
+        """
+        some = list(islice(self._left, _AT_ONCE))
+        self._had += some
+        if len(some) == _AT_ONCE:
+            return True
+        store = partial(self._store, replace(self._next, had=self._had))
+        done = partial(self._done, self._next)
+        self._log.when_durable(lambda: self._log.do_aside(store, done))
+        return False
+
+    def _store(self, remembered: Remembered) -> str:
+        """Store a state; its entries are durable. Return the reason of a failure, else empty."""
+        try:
+            self._log.journal.store_replication(pack(remembered))
+        except JournalError as error:
+            return str(error)
+        return ""
+
+    def _done(self, head: Remembered, problem: str) -> None:
+        if not problem:
+            self._stored = head
+        elif not self._problem:
+            file = self._log.journal.replication_file
+            self._events.emit("21-0024", file=file, problem=problem)
+        self._problem = problem
+        self._is_busy = False
+
+    def _all(self) -> Remembered:
+        return replace(self._head(), had=list(self._summary()))
+
+    def _head(self) -> Remembered:
+        """Return the state without the publishers."""
+        replication = self._replication
+        return Remembered(
+            replication.log_id,
+            self._log.last_txid,
+            replication.cursors(),
+            {name: one.sender.needed_from - 1 for name, one in replication.destinations.items()},
+            logs=replication.identities.remembered(),
+        )
+
+    def _summary(self) -> Iterator[Had]:
+        return self._replication.known.summary(dict(self._highest()))

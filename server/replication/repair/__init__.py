@@ -1,0 +1,1 @@
+"""Repair of damaged log entries with copies from other instances."""

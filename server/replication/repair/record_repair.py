@@ -1,0 +1,451 @@
+"""Rebuilds damaged records of the log from copies of the same entries at other instances.
+
+    a gap in the log -> ask one instance after the other for its entries between the entries before
+    and behind the gap -> accept those that match the remaining bodies
+    (`server.storage.journal.repair.record_repair`)
+
+The lost entries are unknown. Another instance locates the gap in its own log by the bookmarks of
+the neighbouring entries, which the request has. For entries that were published at the asking
+instance it knows the txid there, and need not guess; of the others it sends those that lie between
+the neighbours, or close to them. The asking instance takes those that it has nowhere else, and that
+fit.
+
+Source: ours; AMPS has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from amperage.wire.bookmarks import client_hash
+from server.replication.core import Hop, hops, lengthen
+from server.replication.core.dedup_window import was_made_by
+from server.replication.repair.peer_requests import Answers, Asked, Asking
+from server.storage.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span, Topic
+from server.storage.journal.errors import reason
+from server.storage.journal.format.layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    CLIENT,
+    EXPIRATION,
+    EXTRAS_LENGTH,
+    KIND,
+    SEQUENCE,
+    SOURCE_TXID,
+    SOW_KEY,
+    TXID,
+    pack_origin,
+    pack_topic,
+    unpack_origin,
+    unpack_topic,
+)
+from server.util.msgpack_errors import MALFORMED
+
+if TYPE_CHECKING:
+    from server.replication.core import Known
+    from server.replication.links.context import Neighbours, TransactionLog
+    from server.storage.journal import Gap, Journal, Run
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+SUBJECT: Final = "records"
+"""Subject of the messages of this module."""
+
+_MOST_NAMES: Final = 64
+"""Neighbours of a gap that are sent, for each side."""
+
+_MOST_TOLD: Final = 48_000
+"""Bytes of descriptions in one message."""
+
+_MARGIN: Final = 1_024
+"""Entries read on both sides of the place: the order of the entries may differ."""
+
+_MOST_BETWEEN: Final = 16_384
+"""Entries that may lie between the neighbours of a gap."""
+
+_AT_ONCE: Final = 256
+
+
+class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+    """A request to describe the entries of a gap.
+
+    Attributes:
+        first: the txid of the first entry, at the instance that asks.
+        last: that of the last.
+        before: identity and number of some entries before them, the closest one first.
+        behind: the same of some entries behind them.
+    """
+
+    first: int
+    last: int
+    before: list[tuple[int, int]]
+    behind: list[tuple[int, int]]
+
+
+class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An entry as recorded by the instance that was asked; see `Account`.
+
+    Attributes:
+        topic: as in the definitions of a journal.
+        origin: the same.
+    """
+
+    client: int
+    sequence: int
+    source_txid: int
+    kind: int
+    sow_key: int
+    expiration: int
+    body_length: int
+    extras_length: int
+    checksum: int
+    topic: bytes
+    origin: bytes
+
+
+class Described(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """The answer to `Describe`.
+
+    Attributes:
+        first: see `Describe`.
+        entries: the entries; those published at the asking instance come first.
+    """
+
+    first: int
+    entries: list[Description]
+
+
+_Word: TypeAlias = Describe | Described
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
+
+
+class RecordMending:
+    """Requests damaged records from other instances, and answers their requests.
+
+    Args:
+        instance: name of this instance.
+        log: the transaction log.
+        neighbours: the links.
+        known: the dedup windows of the publishers.
+        clock: the time, and timers.
+        written: the event log, for repaired and lost entries.
+        mended: called with the txid of an entry after its record has been rebuilt.
+        given_up: called when an entry has been found to be lost, for the time being.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        log: TransactionLog,
+        neighbours: Neighbours,
+        known: Known,
+        clock: Clock,
+        written: Log,
+        mended: Callable[[int], None],
+        given_up: Callable[[], None],
+    ) -> None:
+        self._instance: Final = instance
+        self._log: Final = log
+        self._neighbours: Final = neighbours
+        self._known: Final = known
+        self._written: Final = written
+        self._mended: Final = mended
+        self._given_up: Final = given_up
+        self._said: set[int] = set()  # first txids of gaps that have been logged as lost
+        self._asking: Final[Asking[Gap]] = Asking(  # by their first txid
+            neighbours, clock, self._ask, self._ask, self._say_what_is_lost
+        )
+        self._answers: Final = Answers(log, neighbours, SUBJECT)
+        neighbours.listen(SUBJECT, self._hear)
+
+    def close(self) -> None:
+        """Stop repairing."""
+        self._asking.close()
+
+    # Damaged records.
+
+    def note(self, gaps: Iterable[Gap]) -> None:
+        """Add gaps of damaged records, and request their entries."""
+        for gap in gaps:
+            if self._covering(gap.first) is None:
+                self._asking.want(gap.first, gap)
+        self._asking.go_on()
+
+    def is_lost(self, txid: int) -> bool | None:
+        """Return whether an entry is unlikely to be repaired soon; None if its record is intact."""
+        gap = self._covering(txid)
+        return None if gap is None else self._asking.is_given_up(gap.first)
+
+    def _covering(self, txid: int) -> Gap | None:
+        gaps = self._asking.wanted.values()
+        return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
+
+    def links_changed(self) -> None:
+        """Note that a link has been opened or closed."""
+        self._asking.links_changed()
+
+    # Requests.
+
+    def _ask(self, asked: Asked[Gap]) -> None:
+        gap = asked.thing
+        want = Describe(gap.first, gap.last, [*gap.before], [*gap.behind])
+        self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
+
+    def _say_what_is_lost(self) -> None:
+        lost = [gap for gap in self._asking.wanted.values() if self.is_lost(gap.first)]
+        for gap in lost:
+            if gap.first not in self._said:
+                self._said.add(gap.first)
+                self._say_it_is_lost(gap)
+        if lost:
+            self._given_up()
+
+    def _say_it_is_lost(self, gap: Gap) -> None:
+        entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
+        problem = "no instance that is connected has any that fit what is left of them"
+        if not (gap.before or gap.behind):
+            problem = "nothing around them is left by which another instance could find them"
+        self._written.emit("1E-0023", entries=entries, problem=problem)
+
+    def _hear(self, peer: str, body: bytes) -> None:
+        try:
+            word = _DECODER.decode(body)
+        except MALFORMED:
+            return  # malformed: the requester times out
+        if isinstance(word, Describe):
+            self._answer(peer, word)
+        else:
+            self._take(peer, word)
+
+    def _take(self, peer: str, word: Described) -> None:
+        """Process the answer of another instance."""
+        asked, link = self._asking.asked, self._neighbours.peers.get(peer)
+        if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
+            return
+        if asked.is_answered:  # the request was repeated, and answered twice
+            return
+        gap = asked.thing
+        hop = Hop(peer, link.description.group)
+        accounts = [
+            account
+            for one in word.entries
+            if (account := _account(one, hop, self._instance, gap)) is not None
+            and not 0 < self._known.highest(account.client) < account.sequence  # it will be resent
+        ]
+        if not accounts:
+            self._asking.done()
+            return
+        asked.is_answered = True
+        restore = partial(_restore, self._log.journal, gap, accounts)
+        # An entry that has come again until now can be found when it is on stable storage.
+        self._log.when_durable(
+            lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
+        )
+
+    def _note_done(self, asked: Asked[Gap], done: _Done) -> None:
+        """Process the result of a repair, which may have rebuilt nothing."""
+        gap, peer = asked.thing, asked.peer
+        if self._asking.asked is asked:
+            self._asking.asked = None
+        if done.problem:
+            entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
+            self._written.emit("1E-0023", entries=entries, problem=done.problem)
+        if done.restored:
+            self._asking.forget(gap.first)
+            for one in done.left:  # it is not known yet which peers have these
+                self._asking.want(one.first, one)
+        for txid, client, sequence in done.restored:
+            highest = self._known.highest(client)
+            if highest:  # from now on, a resent copy is a duplicate
+                self._known.noted(client, highest, (sequence,))
+            name = f"{client}|{sequence}|"
+            self._written.emit("1E-0022", txid=txid, name=name, other=peer)
+            self._mended(txid)
+        self._asking.go_on()
+
+    # Answers.
+
+    def _answer(self, peer: str, want: Describe) -> None:
+        """Describe the entries recorded here that the other instance may have."""
+
+        def find() -> list[_Found]:
+            try:
+                return _found(self._log.journal, want, peer)
+            except (OSError, JournalUnreadable):
+                return []
+
+        def answer(found: list[_Found]) -> bytes:
+            allowed: dict[tuple[Topic, str], bool] = {}
+            entries: list[Description] = []
+            for one in found:
+                key = one.topic, one.path
+                if key not in allowed:
+                    allowed[key] = self._neighbours.may_have(peer, *key)
+                if allowed[key]:
+                    entries.append(one.description)
+            return _ENCODER.encode(Described(want.first, _as_many_as_fit(entries)))
+
+        self._answers.give(peer, find, answer)
+
+
+class _Found(NamedTuple):
+    """An entry that a request may refer to.
+
+    Attributes:
+        topic: its topic.
+        path: the instances that it has passed through.
+        description: its description.
+    """
+
+    topic: Topic
+    path: str
+    description: Description
+
+
+class _Done(NamedTuple):
+    """Result for a gap: txid, identity and number of entries; remaining gaps; a problem."""
+
+    restored: Sequence[tuple[int, int, int]] = ()
+    left: Sequence[Gap] = ()
+    problem: str = ""
+
+
+def _restore(journal: Journal, gap: Gap, accounts: Sequence[Account]) -> _Done:
+    try:
+        done = journal.restoring.restore(
+            gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
+        )
+        left = [one for one in journal.restoring.gaps(gap.first) if one.first <= gap.last]
+    except OSError as problem:
+        return _Done(problem=reason(problem))
+    restored = [(txid, one.client, one.sequence) for txid, one in sorted(done.items())]
+    return _Done(restored, left)
+
+
+def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | None:
+    """Return the entry that another instance describes, as it would be in the log of this one.
+
+    Args:
+        one: its description.
+        hop: the other instance.
+        instance: this one.
+        gap: the entries that it has been asked about.
+    """
+    topic, origin = unpack_topic(one.topic), unpack_origin(one.origin)
+    if topic is None or origin is None or one.kind not in EVENTS:
+        return None
+    path = [*hops(origin.path), hop]
+    names = [each.name for each in path]
+    if instance in names:
+        path = path[: names.index(instance)]
+    txid, source_txid = 0, one.source_txid
+    if not path:
+        txid = _txid_of(one.client, one.sequence, source_txid, instance)
+        if not gap.first <= txid <= gap.last:
+            return None
+        source_txid = 0 if txid == source_txid else source_txid
+    text = ""
+    for each in path:
+        text = lengthen(text, each)
+    return Account(
+        txid,
+        one.client,
+        one.sequence,
+        source_txid,
+        client_hash(path[-1].name) if path else 0,
+        one.kind,
+        one.sow_key,
+        one.expiration,
+        one.body_length,
+        one.extras_length,
+        one.checksum,
+        topic,
+        partial(_pick_origin, Origin(origin.auth_id, text)),
+    )
+
+
+def _txid_of(client: int, sequence: int, source_txid: int, instance: str) -> int:
+    """Return the txid of an entry at the instance where it was published."""
+    return sequence if was_made_by(instance, client, source_txid) else source_txid
+
+
+def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
+    """Return the origin of an entry, if present, or one that began at the same instance."""
+    alike = None
+    first = hops(origin.path)[:1]
+    for one in there:
+        if one == origin:
+            return one
+        if origin.path and one.auth_id == origin.auth_id and hops(one.path)[:1] == first:
+            alike = one
+    return alike
+
+
+def _found(journal: Journal, want: Describe, asker: str) -> list[_Found]:
+    """Return the entries that another instance may ask about, the likeliest first."""
+    low = _find_any(journal, want.before[:_MOST_NAMES])
+    high = _find_any(journal, want.behind[:_MOST_NAMES])
+    if low is None and high is None:
+        return []
+    low, high = low or high or 0, high or low or 0
+    low, high = min(low, high), min(max(low, high), low + _MOST_BETWEEN)
+    span = Span(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
+    cursor = journal.replay(span, kinds=EVENTS)
+    sure: list[_Found] = []
+    likely: list[tuple[int, _Found]] = []
+    while not cursor.is_caught_up:
+        for run in cursor.read_on(_AT_ONCE).runs():
+            path = hops(run.origin.path)
+            is_theirs = bool(path) and path[0].name == asker
+            for one, txid in _descriptions(run):
+                found = _Found(run.topic, run.origin.path, one)
+                if not is_theirs:
+                    likely.append((max(low - txid, txid - high, 0), found))
+                elif (
+                    want.first
+                    <= _txid_of(one.client, one.sequence, one.source_txid, asker)
+                    <= (want.last)
+                ):
+                    sure.append(found)
+    likely.sort(key=lambda pair: pair[0])
+    return [*sure, *(one for _, one in likely)]
+
+
+def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:
+    found = (journal.find(client, sequence) for client, sequence in names)
+    return next((txid for txid in found if txid is not None), None)
+
+
+def _descriptions(run: Run) -> Iterable[tuple[Description, int]]:
+    topic, origin = pack_topic(run.topic), pack_origin(run.origin)
+    for row in run.rows:
+        is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
+        description = Description(
+            row[CLIENT],
+            row[SEQUENCE],
+            row[TXID] if is_ours else row[SOURCE_TXID],
+            int(Kind(row[KIND])),
+            row[SOW_KEY],
+            row[EXPIRATION],
+            row[BODY_LENGTH],
+            row[EXTRAS_LENGTH],
+            row[BODY_CRC],
+            topic,
+            origin,
+        )
+        yield description, row[TXID]
+
+
+def _as_many_as_fit(descriptions: Sequence[Description]) -> list[Description]:
+    size, chosen = 0, []
+    for one in descriptions:
+        size += len(_ENCODER.encode(one))
+        if size > _MOST_TOLD:
+            break
+        chosen.append(one)
+    return chosen

@@ -1,0 +1,1 @@
+"""Connections between instances: sockets, reconnection, and the required security."""

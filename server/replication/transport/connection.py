@@ -1,0 +1,459 @@
+"""Connections between instances, as links see them: bytes in, bytes out.
+
+Large amounts of replicated log entries are sent on a separate thread (`Carrier`), unless the
+connection is encrypted. Small amounts are written by the event loop. Each of the two sends only
+when the other one has nothing left to send.
+
+An accepted connection is in the `Lobby` until the identity of its peer is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from server.engine.scheduler import LONG_READ
+from server.engine.unauthenticated import Visit
+from server.replication.links.link import Stage
+from server.replication.transport.bulk_sender import MOST_UNSENT, Carrier
+from server.replication.transport.peer_addresses import Addresses, comes_from, hosts_of, resolve
+from server.replication.transport.security_check import shortfall
+from server.security.authentication import Admission, Credentials, Origin
+from server.security.deferred import Later, Pending, when_decided
+from server.security.permissions import NOTHING, Permission, Permissions, Permit
+from server.storage.journal import Topic
+from server.topics.system.audit import Party
+from server.transports.connection import Reception, entered, printable_address
+
+if TYPE_CHECKING:
+    from config_schema.spec import DestinationSpec
+    from server.engine.scheduler import Turns
+    from server.replication.core import Hello
+    from server.replication.links.link import Link
+    from server.replication.links.registry import Links
+    from server.topics.subscriptions.delivery.outbox import Outboxes
+
+_MUCH: Final = 16 << 10
+"""Bytes from which on sending costs more than the hand-over to another thread."""
+
+_MUCH_SECONDS: Final = 0.01
+"""Seconds after such a send during which small amounts use that thread, too."""
+
+_LINGER_SECONDS: Final = 5.0
+
+
+class ReplicationConnection(asyncio.Protocol):
+    """A connection between two instances, made by either of them; a `Conduit`.
+
+    Args:
+        turns: shares the engine's time.
+        outboxes: the clients' output buffers, which are flushed after each read.
+        begin: makes the link when the connection is established.
+
+    Attributes:
+        address: the peer's address.
+        is_ready: whether nearly all data given to it has been sent.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        outboxes: Outboxes,
+        begin: Callable[[ReplicationConnection], Link],
+    ) -> None:
+        self.address = ""
+        self.is_ready = True
+        self._turns = turns
+        self._outboxes = outboxes
+        self._make_link = begin
+        self._transport: asyncio.Transport | None = None
+        self._link: Link | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._carrier: Carrier | None = None
+        self._carried_at = 0.0
+        self._is_closing = False
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Make the link."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
+        self._transport.set_write_buffer_limits(MOST_UNSENT)
+        self._loop = asyncio.get_running_loop()
+        self.address = printable_address(transport.get_extra_info("peername"))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._link = self._make_link(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the bytes to the link, and flush the output of all clients that they affect."""
+        if self._link is None:
+            return
+        turns = self._turns
+        first = len(self._outboxes.waiting)
+        self._link.feed(data)
+        if len(data) >= LONG_READ:
+            turns.flush_while_busy()
+        else:
+            turns.flush(first)
+
+    def pause_writing(self) -> None:
+        """Stop sending: the transport's buffer is full."""
+        self.is_ready = False
+
+    def resume_writing(self) -> None:
+        """Resume sending: the buffer of the transport or the carrier has drained."""
+        self.is_ready = True
+        if self._link is not None:
+            self._link.is_writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        """Notify the link: the peer is gone, or the link has been closed."""
+        if self._carrier is not None:
+            self._carrier.stop()
+        link, self._link = self._link, None
+        if link is not None:
+            link.lost()
+
+    # Called by the link.
+
+    def send(self, *data: bytes) -> None:
+        """See `Conduit`."""
+        transport = self._transport
+        if transport is None or self._is_closing or transport.is_closing():
+            return
+        carrier = self._carrier_for(transport, sum(map(len, data)))
+        if carrier is None:
+            transport.writelines(data)
+        elif not carrier.send(data):
+            self.is_ready = False
+
+    def _carrier_for(self, transport: asyncio.Transport, size: int) -> Carrier | None:
+        """Return the carrier that sends `size` bytes; None if the event loop does."""
+        carrier, loop = self._carrier, self._loop
+        if loop is None or (carrier is not None and not carrier.is_idle):
+            return carrier
+        now = loop.time()
+        if size >= _MUCH:
+            self._carried_at = now
+        elif carrier is None or now > self._carried_at + _MUCH_SECONDS:
+            return None
+        if transport.get_write_buffer_size() or transport.get_extra_info("sslcontext"):
+            return None
+        if carrier is None:
+            held = transport.get_extra_info("socket")
+            with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
+                carrier = self._carrier = Carrier(
+                    held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
+                )
+        return carrier
+
+    def pause(self) -> None:
+        """See `Conduit`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """See `Conduit`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """See `Conduit`."""
+        transport = self._transport
+        if transport is None or self._is_closing or transport.is_closing():
+            return
+        self._is_closing = True
+        if self._carrier is not None:
+            self._carrier.finish(transport.close)
+        else:
+            transport.close()
+        asyncio.get_running_loop().call_later(_LINGER_SECONDS, transport.abort)
+
+    def disconnect(self, reason: str) -> None:  # noqa: ARG002 - logged where it is known
+        """Close the link."""
+        if self._link is not None:
+            self._link.close()
+        else:
+            self.close()
+
+
+class AcceptedReplication(ReplicationConnection):
+    """A connection that another instance has made; a `Gate`.
+
+    Args:
+        reception: the reception of the transport.
+        links: all links of this instance.
+    """
+
+    def __init__(self, reception: Reception, links: Links) -> None:
+        self._reception = reception
+        self._links = links
+        self._visit: Visit | None = None
+        self._user = ""
+        self._instance = ""
+        self._is_authenticated = False
+        self._certificate_user = ""
+        self._permissions: Permissions = NOTHING
+        self._deciding: Pending[str | None] | None = None
+        self._hosts: Addresses = {}
+        self._finding: asyncio.Task[None] | None = None
+        transport = reception.entrance.transport
+        super().__init__(
+            reception.engine.turns,
+            reception.engine.outboxes,
+            lambda conduit: links.accept(conduit, transport, self),
+        )
+
+    def turn_away(self, problem: str) -> None:
+        """See `Visitor`."""
+        if self._link is not None:
+            self._link.refuse(problem)
+
+    def data_received(self, data: bytes) -> None:
+        """See `ReplicationConnection`."""
+        super().data_received(data)
+        if self._visit is not None and self._link is not None:
+            if self._link.stage is Stage.GREETING:
+                self._visit.keep(self._link.held)
+            else:
+                self._leave_lobby()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `ReplicationConnection`."""
+        self._reception.connections.discard(self)
+        self._leave_lobby()
+        self._permissions.leave()
+        self._permissions = NOTHING
+        if self._deciding is not None:
+            self._deciding.give_up()
+        super().connection_lost(exc)
+
+    def _begin(self) -> None:
+        transport = self._transport
+        assert transport is not None  # noqa: S101 - connection_made has set it
+        reception = self._reception
+        held = transport.get_extra_info("socket")
+        if not reception.is_open or not reception.descriptors.has_room(held.fileno()):
+            transport.abort()
+            return
+        reception.connections.add(self)
+        super()._begin()
+        self._visit = Visit(reception.engine.lobby, self)
+
+    def _leave_lobby(self) -> None:
+        if self._visit is not None:
+            self._visit.end()
+            self._visit = None
+
+    @property
+    def user(self) -> str:
+        """The user name of the other instance's logon."""
+        return self._user
+
+    # The identity of the instance.
+
+    @property
+    def is_proven(self) -> bool:
+        """See `Gate`."""
+        if self._permissions.is_instance(self._instance):
+            return self._is_authenticated
+        named = {self._user if self._is_authenticated else "", self._certificate_user}
+        return self._instance in named
+
+    @property
+    def is_stranger(self) -> bool:
+        """See `Gate`."""
+        return self._is_authenticated and not self.is_proven
+
+    def falls_short(self, destination: DestinationSpec) -> str | None:
+        """See `Gate`."""
+        transport = self._transport
+        context = None if transport is None else transport.get_extra_info("sslcontext")
+        return shortfall(context, destination.transports) or self._lacks_proof(destination)
+
+    def _lacks_proof(self, destination: DestinationSpec) -> str | None:
+        """Return why the instance is not accepted as a Destination; None if it is."""
+        if self.is_proven:
+            return None
+        hosts = hosts_of(destination)
+        if self.is_stranger:
+            if not hosts and all(
+                self.may_replicate(Topic(one.message_type, one.name)) for one in destination.topics
+            ):
+                return None
+            return (
+                f"it has logged on as {self._user!r}, who is not known to be the instance "
+                f"{self._instance}: name the user so, or have its permissions name the instance "
+                "(instances)"
+            )
+        if not hosts or comes_from(self._peer_host, hosts, self._hosts):
+            return None
+        return f"it comes from {self._peer_host}, and the destination is at {', '.join(hosts)}"
+
+    def doubt(self, destination: DestinationSpec) -> str | None:
+        """See `Gate`."""
+        if self.is_proven or hosts_of(destination):
+            return None
+        if self.is_stranger:
+            return (
+                f"the Destination has no InetAddr, and the user {self._user!r} is not known to be "
+                "that instance"
+            )
+        transport = self._reception.entrance.transport
+        return (
+            f"the Destination has no InetAddr, and transport {transport} does not check who "
+            "connects: add an Authentication, or certificates"
+        )
+
+    @property
+    def _peer_host(self) -> str:
+        assert self._transport is not None  # noqa: S101 - data has been received from there
+        return str(self._transport.get_extra_info("peername")[0])
+
+    # Its permissions.
+
+    def judge(self, topic: Topic) -> str | None:
+        """See `Gate`.
+
+        Source: AMPS User Guide, Entitlement Resource and Permission Types: replication allowed.
+        """
+        permit = self._permit(topic)
+        if permit.allowed:
+            return None
+        action, transport = Permission.REPLICATE_TOPIC.value, self._reception.entrance.transport
+        resource = self._resource(topic)
+        self.refuse(action, resource, permit.rule)
+        return (
+            f"{self._user!r} is not entitled to {action} {resource!r}:"
+            f" transport {transport} has to allow it"
+        )
+
+    def may_replicate(self, topic: Topic) -> bool:
+        """See `Gate`."""
+        return self._permit(topic).allowed
+
+    def _permit(self, topic: Topic) -> Permit:
+        return self._permissions.permit(Permission.REPLICATE_TOPIC, self._resource(topic))
+
+    def _resource(self, topic: Topic) -> str:
+        return self._reception.engine.stores.resource(topic.message_type, topic.name)
+
+    def refuse(self, action: str, resource: str, reason: str) -> None:
+        """See `Gate`."""
+        self._reception.engine.audit.refused(self._party(self._user), action, resource, reason)
+
+    def _party(self, user: str) -> Party:
+        entrance = self._reception.entrance
+        return Party(user, self.address, entrance.transport, module=entrance.module)
+
+    # Its logon.
+
+    def admit(self, hello: Hello) -> Later[str | None]:
+        """See `Gate`.
+
+        Source: AMPS User Guide, Entitlement Resource and Permission Types: replication_logon.
+        """
+        assert self._transport is not None  # noqa: S101 - data has been received from there
+        user = hello.user
+        self._instance = hello.instance
+        entrance = entered(self._reception.entrance, self._transport)
+        self._certificate_user = entrance.certificate_user
+        origin = Origin(
+            entrance.transport, self.address, user, certificate_user=entrance.certificate_user
+        )
+        credentials = Credentials(user, hello.password, explicit=True, origin=origin)
+        found: Pending[str | None] = Pending()
+
+        def authenticated(admission: Admission) -> None:
+            if admission.granted:
+                self._is_authenticated = admission.is_proven
+                when_decided(
+                    entrance.entitlement.enter(admission.user), partial(entitled, admission.user)
+                )
+            else:
+                reason = admission.detail or admission.reason
+                self._reception.engine.audit.logon_refused(self._party(user), reason)
+                found.give(
+                    f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
+                    "the Authenticator of the Destination, and checked by transport "
+                    f"{entrance.transport}"
+                )
+
+        def entitled(name: str, permissions: Permissions) -> None:
+            if self._link is None:  # the connection is gone
+                permissions.leave()
+                return
+            self._permissions.leave()
+            self._user, self._permissions = name, permissions
+            refusal = self._refusal()
+            if refusal is not None or self._is_authenticated:
+                found.give(refusal)
+            else:
+                self._find_hosts(hello, found)
+
+        decision = entrance.authenticator.begin().step(credentials)
+        if isinstance(decision, Pending):
+            found.if_given_up(decision.give_up)
+        self._deciding = found
+        when_decided(decision, authenticated)
+        return found
+
+    def _refusal(self) -> str | None:
+        """Return why the user must not replicate as the instance that it claims to be."""
+        audit, party, name = self._reception.engine.audit, self._party(self._user), self._user
+        transport = self._reception.entrance.transport
+        permit = self._permissions.permit(Permission.REPLICATION_LOGON, "")
+        if not permit.allowed:
+            audit.logon_refused(party, permit.rule)
+            return (
+                f"{name!r} is not entitled to replicate to this instance: transport "
+                f"{transport} has to allow it replication_logon"
+            )
+        if self._permissions.is_instance(self._instance) is False:
+            audit.logon_refused(party, f"instances does not name {self._instance}")
+            return (
+                f"{name!r} is not entitled to be the instance {self._instance}: the permissions of "
+                f"the user at transport {transport} have to name it (instances)"
+            )
+        audit.logged_on(party, "")
+        return None
+
+    def _find_hosts(self, hello: Hello, found: Pending[str | None]) -> None:
+        """Resolve the hosts of the Destinations that the instance may be, then admit it."""
+        hosts: set[str] = set()
+        for own in self._links.replication.destinations.values():
+            if own.spec.is_for(hello.instance, hello.group):
+                hosts |= hosts_of(own.spec)
+        if not hosts:
+            found.give(None)
+            return
+
+        async def find() -> None:
+            self._hosts = await resolve(hosts)
+            found.give(None)
+
+        self._finding = asyncio.get_running_loop().create_task(find())
+
+
+class ReplicatingUsers:
+    """The users that replicate to one transport; see `Forgetful`.
+
+    Args:
+        reception: the reception of the transport.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+
+    def forget(self, user: str | None = None) -> None:
+        """Disconnect a user's instances, or all, so that they log on again with new permissions."""
+        for connection in list(self._reception.connections):
+            if isinstance(connection, AcceptedReplication) and (
+                user is None or (user and user == connection.user)
+            ):
+                connection.disconnect("entitlement reset")

@@ -1,0 +1,223 @@
+"""Makes and restores connections to replication destinations.
+
+Each destination with an address has a task. While no link to it exists, the task tries the
+addresses in their order, beginning with the first one, until the peer at one of them is that
+destination. At the end of the list it waits, with exponential back-off, and begins again. A link
+that the other instance has opened is equally good; then the task makes no connection.
+
+Source: AMPS User Guide, Destination Server Failover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from server.replication.transport.connection import ReplicationConnection
+from server.security.outgoing.authenticators import make_credential_source
+from server.security.outgoing.source import CredentialsError, CredentialSource
+from server.transports.listener import TransportError
+from server.transports.tls import TlsError, make_client_context, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config_schema.spec import (
+        DestinationSpec,
+        InetAddr,
+        InstanceSpec,
+        ModuleSpec,
+        OutgoingTransportSpec,
+    )
+    from server.engine.engine import Engine
+    from server.replication.links.registry import Links
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+_JITTER: Final = 0.25
+"""Fraction by which a pause is varied at random, so that instances do not connect all at once."""
+
+_CONNECT_SECONDS: Final = 10.0
+"""Timeout for making a connection, including TLS."""
+
+_LASTING_SECONDS: Final = 5.0
+"""The time that a link has to last for the back-off to start again from its shortest pause."""
+
+
+class Outgoing:
+    """The connections to all destinations of an instance.
+
+    Args:
+        spec: the description of the instance.
+        engine: the engine that serves them.
+        links: the links that use the connections.
+    """
+
+    def __init__(self, spec: InstanceSpec, engine: Engine, links: Links) -> None:
+        self._reaching = [
+            _Reaching(one, spec.modules, engine, links)
+            for one in spec.replication
+            if any(transport.addresses for transport in one.transports)
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def open(self) -> None:
+        """Start connecting.
+
+        Raises:
+            TransportError: the TLS settings of a connection cannot be used.
+        """
+        for reaching in self._reaching:
+            reaching.check()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(reaching.run()) for reaching in self._reaching]
+
+    async def close(self) -> None:
+        """Stop connecting; links stay open."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+
+
+class _Reaching:
+    """The connections to one destination."""
+
+    def __init__(
+        self,
+        spec: DestinationSpec,
+        modules: Sequence[ModuleSpec],
+        engine: Engine,
+        links: Links,
+    ) -> None:
+        self._spec = spec
+        self._engine = engine
+        self._links = links
+        self._changed = asyncio.Event()
+        self._sources: dict[int, CredentialSource] = {
+            number: make_credential_source(transport.authenticator, modules)
+            for number, transport in enumerate(spec.transports)
+        }
+        links.watch(self._changed.set)
+
+    def check(self) -> None:
+        """Check that the TLS settings of the destination's connections can be used.
+
+        Raises:
+            TransportError: they cannot.
+        """
+        for transport in self._spec.transports:
+            try:
+                _context(transport)
+            except TlsError as error:
+                raise TransportError(
+                    f"{transport.location}: connections to {self._spec.name} cannot be secured: "
+                    f"{error}"
+                ) from None
+
+    async def run(self) -> None:
+        """Connect whenever no link to the destination exists."""
+        clock = asyncio.get_running_loop().time
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            await self._until_apart()
+            begun = clock()
+            if await self._go_through_addresses():
+                await self._until_apart()
+                if clock() - begun >= _LASTING_SECONDS:
+                    pause = _FIRST_PAUSE_SECONDS
+                    continue
+            spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - nothing is kept secret
+            await asyncio.sleep(pause * spread)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def _until_apart(self) -> None:
+        while self._is_connected:
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def _is_connected(self) -> bool:
+        return self._links.is_connected(self._spec.name)
+
+    async def _go_through_addresses(self) -> bool:
+        """Try the addresses in order. Return True if a link to the destination exists at the end.
+
+        The link may also be one that the other instance has opened.
+        """
+        for number, transport in enumerate(self._spec.transports):
+            for address in transport.addresses:
+                if not self._is_connected:
+                    await self._try(address, transport, self._sources[number])
+                if self._is_connected:
+                    return True
+        return False
+
+    async def _try(
+        self, address: InetAddr, transport: OutgoingTransportSpec, source: CredentialSource
+    ) -> None:
+        """Connect, and wait until the link has decided whether the peer is the destination."""
+        loop = asyncio.get_running_loop()
+        host = address.host or "localhost"
+        outcome: asyncio.Future[bool] = loop.create_future()
+
+        def tell(came_to_be: bool) -> None:
+            if not outcome.done():
+                outcome.set_result(came_to_be)
+
+        try:
+            credentials = await source.credentials()
+            context = _context(transport)
+            engine = self._engine
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await loop.create_connection(
+                    lambda: ReplicationConnection(
+                        engine.turns,
+                        engine.outboxes,
+                        lambda conduit: self._links.connect(
+                            conduit, transport.name, self._spec.name, credentials, tell, host
+                        ),
+                    ),
+                    host,
+                    address.port,
+                    ssl=context,
+                )
+        except socket.gaierror as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            where = str(address)
+            self._links.complain("70-0020", where, where, reason, address=where, reason=reason)
+            own = self._links.replication.destinations[self._spec.name]
+            own.note_trouble(f"{where}: {reason}")
+        except TimeoutError:
+            self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
+        except ssl.SSLError as problem:
+            self._cannot(address, words(problem))
+        except (CredentialsError, TlsError) as problem:
+            self._cannot(address, str(problem))
+        except UnicodeError as problem:  # not a valid host name
+            self._cannot(address, str(problem))
+        except OSError as problem:
+            self._cannot(address, problem.strerror or str(problem))
+        else:
+            await outcome
+
+    def _cannot(self, address: InetAddr, reason: str) -> None:
+        where, name = str(address), self._spec.name
+        self._links.complain(
+            "1E-0008", where, where, name, reason, destination=name, address=where, reason=reason
+        )
+
+
+def _context(transport: OutgoingTransportSpec) -> ssl.SSLContext | None:
+    """Return the TLS context of a transport, None without TLS; made anew each time: files change.
+
+    Raises:
+        TlsError: it cannot be made.
+    """
+    return None if transport.tls is None else make_client_context(transport.tls)

@@ -1,0 +1,139 @@
+"""Makes slow decisions outside the engine: one thread with an event loop of its own.
+
+    the engine's thread  --ask-->  Desk: a coroutine per question  --the answer-->  Pending
+
+The engine continues meanwhile. At most `MOST_UNDER_WAY` questions are in progress at a time; others
+wait. Each has a timeout, after which the fallback of its caller is the answer. The fallback also
+answers a question that fails, or that comes while too many wait: no caller waits for ever, and
+every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that: the answer
+does not wait for it, but its slot is not released before it ends. Process exit waits neither for
+it, nor for the threads that it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from server.security.deferred import Pending
+from server.util.daemon_threads import DaemonThreads
+from server.util.plugin_loader import explain
+
+Answer = TypeVar("Answer")
+
+MOST_UNDER_WAY: Final = 2_000
+"""Limit of concurrent questions. A waiting question costs little; a caller that must limit the
+concurrency of a resource does so itself."""
+MOST_WAITING: Final = 10_000
+LIMIT_SECONDS: Final = 30.0
+"""Timeout of a decision, its time in the queue included (AMPS User Guide, Authentication,
+recommends no more)."""
+
+_MOST_THREADS: Final = 32
+"""Limit of the threads for blocking calls, such as file reads and name look-ups."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A failed decision.
+
+    Attributes:
+        problem: the reason, for people.
+    """
+
+    problem: str
+
+
+class Desk:
+    """Makes decisions outside the engine. Called on the engine's thread, while its loop runs."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns: asyncio.Semaphore | None = None
+        self._waiting = 0
+
+    def ask(
+        self,
+        make: Callable[[], Coroutine[None, None, Answer]],
+        otherwise: Callable[[str], Answer],
+    ) -> Pending[Answer]:
+        """Run a decision on the desk's thread.
+
+        Args:
+            make: creates the coroutine that decides; called on the desk's thread.
+            otherwise: makes the fallback answer from the reason for it.
+
+        Returns:
+            Receives the answer on the engine's thread. Giving it up releases its place for another
+            question.
+        """
+        pending: Pending[Answer] = Pending()
+        if self._waiting >= MOST_WAITING:
+            pending.give(otherwise(f"{MOST_WAITING} logons wait for a decision already"))
+            return pending
+        self._waiting += 1
+        engine = asyncio.get_running_loop()
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                self._waiting -= 1
+
+        def give(answer: Answer) -> None:
+            end()
+            pending.give(answer)
+
+        def give_up() -> None:
+            end()
+            deciding.cancel()
+
+        async def decide() -> None:
+            answer = await self._decide(make, otherwise)
+            if not engine.is_closed():
+                engine.call_soon_threadsafe(give, answer)
+
+        deciding = asyncio.run_coroutine_threadsafe(decide(), self._running_loop())
+        pending.if_given_up(give_up)
+        return pending
+
+    async def _decide(
+        self,
+        make: Callable[[], Coroutine[None, None, Answer]],
+        otherwise: Callable[[str], Answer],
+    ) -> Answer:
+        working = asyncio.ensure_future(self._work(make))
+        try:
+            await asyncio.wait({working}, timeout=LIMIT_SECONDS)
+        finally:  # also runs on cancellation, when the caller has given up
+            if not working.done():
+                working.cancel()
+        if not working.done():
+            return otherwise(f"no decision within {LIMIT_SECONDS:.0f} seconds")
+        if working.cancelled():
+            return otherwise(explain(asyncio.CancelledError()))
+        outcome = working.result()
+        return otherwise(outcome.problem) if isinstance(outcome, _Failure) else outcome
+
+    async def _work(self, make: Callable[[], Coroutine[None, None, Answer]]) -> Answer | _Failure:
+        if self._turns is None:
+            self._turns = asyncio.Semaphore(MOST_UNDER_WAY)
+        async with self._turns:
+            try:
+                return await make()
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # third-party code may raise anything
+                return _Failure(explain(error))
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the desk's loop; its thread starts on first use, and ends with the process."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop.set_default_executor(DaemonThreads(_MOST_THREADS, "security"))
+            threading.Thread(target=self._loop.run_forever, name="security", daemon=True).start()
+        return self._loop

@@ -1,0 +1,326 @@
+"""Permission documents: the permissions of a user, in JSON.
+
+    {"logon": true, "replication-logon": false,
+     "topic": [{"topic": "^orders", "read": "/desk = 7", "write": false, "select": "-/,+/id"}, ...],
+     "admin": [{"topic": "^/amps", "read": true, "write": false}, ...],
+     "replicated-topics": ["^orders"], "instances": ["^hub"], "user_name": "other name"}
+
+In a list, the first entry that matches the topic applies; without one, access is refused. A name
+with characters of regular expressions is a regular expression, and matches anywhere. Unknown fields
+and filters that cannot be parsed are refused: half a document would be a wrong one.
+
+Source: AMPS User Guide, RESTful Authentication and Entitlements, Permissions Document Format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from server.expressions import ExpressionError, Kind, parse
+from server.expressions.topic_names import TopicError, TopicSelector, select_topics
+from server.message_types.select_list import SelectionError, parse_selection
+from server.security.permissions import Permission, Permit, undecided
+
+if TYPE_CHECKING:
+    from server.expressions.functions.registry import Functions
+
+_MOST_REMEMBERED: Final = 10_000
+"""Limit of the cache of decisions on topics, which saves a search of the list for each command."""
+
+MOST_ENTRIES: Final = 5_000
+"""Limit of the entries of a list: each is tested for every topic that the user accesses, and its
+filters are parsed."""
+
+KNOWN_FIELDS: Final = frozenset(
+    {"logon", "replication-logon", "topic", "admin", "replicated-topics", "instances", "user_name"}
+)
+KNOWN_OF_RULE: Final = frozenset({"topic", "read", "write", "select"})
+
+
+Place: TypeAlias = tuple[str | int, ...]
+"""A position in a document: names, and the numbers of entries from 0 on."""
+
+
+def name_place(place: Place) -> str:
+    """Return a position as text: `topic, entry 1: read`."""
+    words = ""
+    for step in place:
+        if isinstance(step, int):
+            words += f", entry {step + 1}"
+        else:
+            words += f": {step}" if words else step
+    return words
+
+
+class DocumentError(ValueError):
+    """A document cannot be used. The text gives the problem and its position.
+
+    Attributes:
+        place: the position.
+        problem: the problem.
+    """
+
+    def __init__(self, problem: str, place: Place = ()) -> None:
+        super().__init__(f"{name_place(place)}: {problem}" if place else problem)
+        self.place: Final = place
+        self.problem: Final = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of a list.
+
+    Attributes:
+        topics: the topics that it applies to.
+        read: the permit for reading.
+        write: the permit for writing.
+    """
+
+    topics: TopicSelector
+    read: Permit
+    write: Permit
+
+
+NO_RULE: Final = Permit(False, rule="no entry is about it")
+"""The permit where no entry of a document applies."""
+
+
+class Remembering:
+    """Caches the permit of each topic, since lists are long and commands frequent."""
+
+    def __init__(self) -> None:
+        self._decided: dict[tuple[Permission, str], Permit] = {}
+
+    def permit(self, permission: Permission, resource: str) -> Permit:
+        """See `Permissions`."""
+        key = permission, resource
+        known = self._decided.get(key)
+        if known is None:
+            if len(self._decided) >= _MOST_REMEMBERED:
+                self._decided.clear()
+            known = self._decided[key] = self.find(permission, resource) or NO_RULE
+        return known
+
+    def leave(self) -> None:
+        """See `Permissions`."""
+
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        raise NotImplementedError
+
+    def find(self, permission: Permission, resource: str) -> Permit | None:
+        """Return the permit for an operation, uncached; None if no rule applies."""
+        raise NotImplementedError
+
+
+class PermissionDocument(Remembering):
+    """The permissions of a user, from a document.
+
+    Args:
+        logon: the permit for logons of clients; None if the document has none.
+        replication: the permit for logons of other instances; None if the document has none.
+        topics: the rules for topics.
+        paths: the rules for paths of the admin interface.
+        replicated: the topics that may be replicated here.
+        instances: the names of the instances that log on as the user; None if not specified.
+        user_name: the user name that applies instead of the given one; None for the given one.
+    """
+
+    def __init__(
+        self,
+        *,
+        logon: Permit | None,
+        replication: Permit | None,
+        topics: Sequence[Rule],
+        paths: Sequence[Rule],
+        replicated: Sequence[Rule],
+        instances: Sequence[Rule] | None = None,
+        user_name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.user_name: Final = user_name
+        self._logon = logon
+        self._replication = replication
+        self._topics = topics
+        self._paths = paths
+        self._replicated = replicated
+        self._instances = instances
+
+    def is_instance(self, name: str) -> bool | None:
+        """See `Permissions`."""
+        if self._instances is None:
+            return None
+        permit = _first(self._instances, name, lambda one: one.read)
+        return permit is not None and permit.allowed
+
+    def find(self, permission: Permission, resource: str) -> Permit | None:
+        """See `Remembering`."""
+        match permission:
+            case Permission.LOGON:
+                return self._logon
+            case Permission.REPLICATION_LOGON:
+                return self._replication
+            case Permission.REPLICATE_TOPIC:
+                return _first(self._replicated, resource, lambda one: one.read)
+            case Permission.READ_TOPIC:
+                return _first(self._topics, resource, lambda one: one.read)
+            case Permission.WRITE_TOPIC:
+                return _first(self._topics, resource, lambda one: one.write)
+            case Permission.READ_ADMIN:
+                return _first(self._paths, resource, lambda one: _whole(one.read))
+
+
+def _first(rules: Iterable[Rule], resource: str, says: Callable[[Rule], Permit]) -> Permit | None:
+    """Return the permit of the first rule that matches a resource; None if none does.
+
+    Where a match cannot be decided, later rules do not apply: the undecided one may be a refusal.
+    """
+    for rule in rules:
+        is_about = rule.topics.decide_alone(resource)
+        if is_about is None:
+            return undecided(rule.topics.text)
+        if is_about:
+            return says(rule)
+    return None
+
+
+def _whole(permit: Permit) -> Permit:
+    """Return a permit for the admin interface; refuse a limited one, since pages have no fields."""
+    if not permit.is_limited:
+        return permit
+    return Permit(False, rule=f"{permit.rule}, and pages have no fields that could be limited")
+
+
+def make_document(
+    content: dict[str, Any], functions: Functions, say: Callable[[Place], str] = name_place
+) -> PermissionDocument:
+    """Make permissions from a document that has been parsed as JSON.
+
+    Args:
+        content: the document.
+        functions: the functions that its filters may call.
+        say: formats a position in the document for texts that users see.
+
+    Raises:
+        DocumentError: it cannot be used.
+    """
+    reading = _Reading(functions, say)
+    _refuse_unknown((), content, KNOWN_FIELDS)
+    user_name = content.get("user_name")
+    if user_name is not None and not isinstance(user_name, str):
+        raise DocumentError("expected a text", ("user_name",))
+    return PermissionDocument(
+        logon=reading.flag(content, "logon"),
+        replication=reading.flag(content, "replication-logon"),
+        topics=reading.rules(content, "topic"),
+        paths=reading.rules(content, "admin"),
+        replicated=reading.names(content, "replicated-topics"),
+        instances=reading.names(content, "instances") if "instances" in content else None,
+        user_name=user_name,
+    )
+
+
+def _refuse_unknown(place: Place, content: dict[str, Any], known: frozenset[str]) -> None:
+    for name in content:
+        if name not in known:
+            expected = ", ".join(sorted(known))
+            raise DocumentError(f"{name!r} is not known: expected one of {expected}", place)
+
+
+def _list(content: dict[str, Any], name: str) -> list[Any]:
+    value = content.get(name, [])
+    if not isinstance(value, list):
+        raise DocumentError("expected a list", (name,))
+    if len(value) > MOST_ENTRIES:
+        raise DocumentError(f"it has {len(value)} entries, and may have {MOST_ENTRIES}", (name,))
+    return value
+
+
+def _selector(place: Place, name: object) -> TopicSelector:
+    if not isinstance(name, str):
+        raise DocumentError("expected a name or a regular expression", place)
+    try:
+        return select_topics(name, with_audit=True)
+    except TopicError as error:
+        raise DocumentError(str(error), place) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads the parts of a document.
+
+    Attributes:
+        functions: the functions that its filters may call.
+        say: formats a position in the document.
+    """
+
+    functions: Functions
+    say: Callable[[Place], str]
+
+    def flag(self, content: dict[str, Any], name: str) -> Permit | None:
+        if name not in content:
+            return None
+        value = content[name]
+        if not isinstance(value, bool):
+            raise DocumentError(f"expected true or false, not {value!r:.100}", (name,))
+        return Permit(value, rule=f"{self.say((name,))} is {_word(value)}")
+
+    def names(self, content: dict[str, Any], name: str) -> list[Rule]:
+        return [
+            Rule(
+                _selector((name, number), entry),
+                Permit(True, rule=f"{self.say((name, number))} is {entry}"),
+                NO_RULE,
+            )
+            for number, entry in enumerate(_list(content, name))
+        ]
+
+    def rules(self, content: dict[str, Any], name: str) -> list[Rule]:
+        return [
+            self._rule((name, number), entry) for number, entry in enumerate(_list(content, name))
+        ]
+
+    def _rule(self, place: Place, entry: object) -> Rule:
+        if not isinstance(entry, dict):
+            raise DocumentError("expected an object with topic, read and write", place)
+        _refuse_unknown(place, entry, KNOWN_OF_RULE)
+        if "topic" not in entry:
+            raise DocumentError("topic is missing", place)
+        topics = _selector((*place, "topic"), entry["topic"])
+        read = self._permit(place, "read", entry)
+        write = self._permit(place, "write", entry)
+        if entry.get("select") is not None:
+            read = _selected((*place, "select"), read, entry["select"])
+        return Rule(topics, read, write)
+
+    def _permit(self, entry_place: Place, name: str, entry: dict[str, Any]) -> Permit:
+        place = (*entry_place, name)
+        if name not in entry:
+            return Permit(False, rule=f"{self.say(entry_place)} has no {name}")
+        value = entry[name]
+        if isinstance(value, bool):
+            return Permit(value, rule=f"{self.say(place)} is {_word(value)}")
+        if not isinstance(value, str):
+            raise DocumentError("expected true, false or a filter", place)
+        try:
+            found = parse(value, Kind.FILTER, self.functions)
+        except ExpressionError as error:
+            raise DocumentError(str(error), place) from None
+        rule = f"{self.say(place)} is {value}"
+        return Permit(True, filter=found, filter_text=value, rule=rule)
+
+
+def _word(value: bool) -> str:
+    return str(value).lower()
+
+
+def _selected(place: Place, permit: Permit, value: object) -> Permit:
+    if not isinstance(value, str):
+        raise DocumentError("expected a list of fields, as -/,+/id", place)
+    try:
+        found = parse_selection(value)
+    except SelectionError as error:
+        raise DocumentError(str(error), place) from None
+    return replace(permit, select=found, select_text=value)

@@ -1,0 +1,197 @@
+"""Records samples in the file, or in memory as long as the file cannot be written to.
+
+A file may be full, read-only, locked, damaged, or of another program. In any case the failure is
+logged, statistics go on in memory, and the file is retried once a minute. The samples recorded in
+memory meanwhile are moved to it then. Nothing is destroyed: a damaged database, or one that has
+other tables, AMPS's own for instance, is renamed, and can be read by `amps-sqlite3`. A file that is
+no database at all is not even renamed, nor is a database of a later version of this program.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from server.statistics.database import (
+    MEMORY,
+    Database,
+    ForeignDatabaseError,
+    LaterDatabaseError,
+)
+from server.statistics.history import History
+from server.statistics.reader import Place
+from server.statistics.retention import Thinning
+from server.statistics.sample import Entry, Snapshot
+from server.statistics.schema import Value
+
+if TYPE_CHECKING:
+    from server.util.log_protocol import Log
+
+_T = TypeVar("_T")
+
+RETRY_SECONDS: Final = 60.0
+"""Between two attempts to write to the file again."""
+
+_PRIMARY: Final = 0xFF
+"""The bits of SQLite's error codes for the kind of error; the others are details."""
+
+_SIDECARS: Final = ("-wal", "-shm", "-journal")
+
+
+class Recording:
+    """Records samples in the file or in memory.
+
+    Args:
+        path: the file; ":memory:" for none.
+        log: where problems are written.
+        indexed: see `layout.statements`.
+        clock: seconds, monotonic.
+        let_go: makes readers of the file close it, before it is closed here.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        log: Log,
+        *,
+        indexed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        let_go: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.path = path
+        self._log = log
+        self._indexed = indexed
+        self._clock = clock
+        self._let_go = let_go
+        self._retry_at = 0.0
+        self._has_renamed = False
+        self._queries = 0
+        self._opened = 0
+        self._use_first(self._open())
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether samples are recorded in the configured place."""
+        return self.database.path == self.path
+
+    @property
+    def place(self) -> Place | None:
+        """The file that can be read; None if samples are recorded in memory."""
+        path = self.database.path
+        return None if path == MEMORY else Place(path, self._opened)
+
+    @property
+    def queries(self) -> int:
+        """The number of questions answered from the database."""
+        return self._queries + self.history.queries
+
+    def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
+        """Write a sample: to the file if that is possible now, otherwise to memory."""
+        if not self.is_in_place and self._clock() >= self._retry_at:
+            self._go_back()
+        elif not self.database.is_in_place:
+            self._use(self._open())
+        self.attempt(lambda database: database.write(taken, snapshot))
+
+    def note_lifetime(self, timestamp: int, values: tuple[Value, ...]) -> None:
+        """Write an event in the life of the instance."""
+        self.attempt(lambda database: database.note_lifetime(timestamp, values))
+
+    def thin_out(self, now: int) -> bool:
+        """Take a step of thinning out old samples.
+
+        Args:
+            now: the timestamp of the present.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        return self.attempt(lambda _: self._thinning.step(now))
+
+    def attempt(self, work: Callable[[Database], _T]) -> _T:
+        """Call a function with the database; if that fails, call it with one in memory."""
+        try:
+            return work(self.database)
+        except sqlite3.Error as error:
+            if self.database.path == MEMORY:
+                raise
+            self._use(self._without(error))
+            return work(self.database)
+
+    def close(self) -> None:
+        """Close the file, after an attempt to move samples in memory to it."""
+        if not self.is_in_place:
+            self._go_back()
+        self.database.close()
+
+    def _use(self, database: Database) -> None:
+        self._queries += self.history.queries
+        self._let_go()
+        self.database.close()
+        self._use_first(database)
+
+    def _use_first(self, database: Database) -> None:
+        self.database = database
+        self._opened += 1
+        self.history = History(database.connection)
+        self._thinning = Thinning(database)
+
+    def _open(self) -> Database:
+        try:
+            return Database(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError) as error:
+            return self._without(error)
+
+    def _without(self, error: Exception) -> Database:
+        """Return the database that replaces a failed one."""
+        kind = _kind(error)
+        if kind is not None and not self._has_renamed:
+            self._has_renamed = True
+            aside = self._rename(kind)
+            if aside is not None:
+                self._log.emit("1B-0003", path=self.path, what=error, aside=aside)
+                return self._open()
+        self._log.emit("1B-0001", path=self.path, what=error)
+        self._retry_at = self._clock() + RETRY_SECONDS
+        return Database(MEMORY, indexed=self._indexed)
+
+    def _go_back(self) -> None:
+        """Resume writing to the file, if it is possible."""
+        self._retry_at = self._clock() + RETRY_SECONDS
+        try:
+            database = Database(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError):
+            return  # still the failure that has been logged
+        try:
+            count = database.take_over(self.database)
+        except sqlite3.Error:
+            database.close()
+            return
+        self._use(database)
+        self._log.emit("1B-0002", path=self.path, count=count)
+
+    def _rename(self, kind: str) -> Path | None:
+        """Rename the file to a free name that tells why; None if that is not possible."""
+        path, number = Path(self.path), 1
+        try:
+            while (aside := path.with_name(f"{path.name}.{kind}-{number}")).exists():
+                number += 1
+            path.rename(aside)
+            for suffix in _SIDECARS:
+                beside = Path(f"{path}{suffix}")
+                if beside.exists():
+                    beside.rename(f"{aside}{suffix}")
+        except OSError:
+            return None
+        return aside
+
+
+def _kind(error: Exception) -> str | None:
+    """Return the kind of a database that cannot be continued; None for other errors."""
+    if isinstance(error, ForeignDatabaseError):
+        return "foreign"
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    return "damaged" if code == sqlite3.SQLITE_CORRUPT else None

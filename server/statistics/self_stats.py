@@ -1,0 +1,99 @@
+"""The figures of the statistics themselves, and the starts and shutdowns of the instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.statistics.database import MEMORY
+from server.statistics.history import lifetimes
+from server.statistics.resources import LIFETIMES, STATISTICS
+from server.statistics.sample import Entry
+from server.statistics.schema import Resource, Value
+
+if TYPE_CHECKING:
+    from server.statistics.database import Database
+    from server.statistics.recorder import Recording
+
+MOST_LIFETIMES: Final = 100
+"""Events that are shown: the newest ones."""
+
+_CACHE: Final = 2_048_000
+"""Bytes of a file that SQLite caches in memory by default."""
+
+_MICROSECONDS: Final = 1_000_000
+
+
+class OwnFigures:
+    """instance/statistics, as of the sample before.
+
+    Args:
+        path: of the database.
+        interval_ms: between samples.
+    """
+
+    resource: Resource = STATISTICS
+
+    def __init__(self, path: str, interval_ms: int) -> None:
+        self._is_in_memory = path == MEMORY
+        self._fixed: tuple[Value, ...] = (path, interval_ms)
+        self._size = 0
+        self._growth = 0
+        self._queries = 0
+        self._last = 0
+        self._committing = 0
+        self._samples = 0
+        self._whole = 0
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the one entry."""
+        file_size = 0 if self._is_in_memory else self._size
+        memory = self._size if self._is_in_memory else min(self._size, _CACHE)
+        moving = (
+            self._growth,
+            file_size,
+            memory,
+            self._queries,
+            self._last,
+            self._committing,
+            self._samples,
+            self._whole,
+        )
+        yield Entry("", self._fixed, moving)
+
+    def note(self, recording: Recording, *, queries: int, commit: float, whole: float) -> None:
+        """Update the figures after a sample has been recorded.
+
+        Args:
+            recording: its recording.
+            queries: the number of questions answered so far.
+            commit: seconds that recording it took.
+            whole: seconds that the sample took altogether.
+        """
+        size = recording.database.size
+        self._is_in_memory = recording.database.path == MEMORY
+        self._growth = max(0, size - self._size)
+        self._size = size
+        self._queries = queries
+        self._last = round(whole * _MICROSECONDS)
+        self._committing += round(commit * _MICROSECONDS)
+        self._samples += 1
+        self._whole += self._last
+
+
+class Lifetimes:
+    """instance/lifetimes: the recorded starts and shutdowns of the instance."""
+
+    resource: Resource = LIFETIMES
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def read(self, database: Database) -> None:
+        """Read the recorded events."""
+        found = lifetimes(database.connection, MOST_LIFETIMES)
+        self._entries = [Entry(number, values, ()) for number, values in found]
+
+    def entries(self) -> Iterator[Entry]:
+        """Return the newest ones, in their order."""
+        return iter(self._entries)

@@ -1,0 +1,1 @@
+"""Stores: the transaction log, the records of SOW topics, and views."""

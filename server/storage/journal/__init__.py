@@ -1,0 +1,112 @@
+"""The transaction log: all published messages of recorded topics, in order, on stable storage.
+
+Its use, and the whole public interface:
+
+    journal = Journal(JournalSettings("AMPS-1", Path("journal")), clock, on_durable, notice)
+    for entry in journal.entries(after=txid_of_last_snapshot):   # rebuild state; then
+        apply(entry)
+    journal.start()                                              # threads for commits and files
+
+    topic = journal.topic("json", "orders")                      # keep the handle
+    if sequence and sequence <= journal.last_sequence(client):
+        ...                                                      # a duplicate
+    txid = journal.append(topic, client, sequence, body)         # JournalUnavailable: a reason
+    ...                                                          # on_durable(txid), on a thread
+
+    request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
+    cursor = journal.replay(journal.resolve(request, "now"), wanted=matcher)
+    while not cursor.is_caught_up:
+        send(cursor.read(256))                                   # a slice, at the reader's pace
+    ...                                                          # live from cursor.position + 1
+
+    journal.archive(3); journal.compress(2); journal.remove(0)   # for actions, on other threads
+    journal.close()
+
+Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's thread. Cursors,
+`find`, `first_since` and `resolve` may be used on any thread, one at a time each. `on_durable` and
+`notice` are called on the journal's own threads, and must only notify other threads.
+
+The modules, from the bytes up: layout (records and pages), records (reading them), extent (the end
+of the log after a crash), index and clients (files beside the journals), storage and naming (file
+I/O and names), files (the table of files), belonging (detection of foreign files); batches, writer,
+committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
+missing (sequence gaps that publishers are told), runs (of the instance, in bookmarks), bookmarks,
+lookup, cursor and stretch (replay), mending and restoring (repair of damage), cutting, recovery,
+journal (the whole log); inspection and times (single files, for tools).
+The format is described in docs/formats/journal.md.
+"""
+
+from server.storage.journal.errors import (
+    EntryTooLarge,
+    Event,
+    JournalError,
+    JournalUnavailable,
+    JournalUnreadable,
+    Notice,
+)
+from server.storage.journal.format.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.storage.journal.journal import Journal
+from server.storage.journal.read.batch_sizes import Measured
+from server.storage.journal.read.bookmarks import (
+    BookmarkError,
+    BookmarkRequest,
+    NotFound,
+    Span,
+    parse_bookmark,
+)
+from server.storage.journal.read.cursor import Cursor
+from server.storage.journal.read.entry_batch import Run, Stretch
+from server.storage.journal.read.raw_batch import PackedRun, Passage, Unread
+from server.storage.journal.repair.body_repair import Damaged, Mending
+from server.storage.journal.repair.record_repair import Account, Gap
+from server.storage.journal.sequence_gaps import Missing, Note, decode_note, encode_note
+from server.storage.journal.settings import JournalSettings
+from server.storage.journal.storage import Disk
+from server.storage.journal.write.blocks import AppendedRun, Content, Field, each, of_one
+from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
+
+__all__ = [
+    "EVENTS",
+    "MESSAGES",
+    "Account",
+    "AppendedRun",
+    "BookmarkError",
+    "BookmarkRequest",
+    "Content",
+    "Cursor",
+    "Damaged",
+    "Disk",
+    "Entry",
+    "EntryTooLarge",
+    "Event",
+    "Field",
+    "Gap",
+    "Handles",
+    "Journal",
+    "JournalError",
+    "JournalSettings",
+    "JournalUnavailable",
+    "JournalUnreadable",
+    "Kind",
+    "Measured",
+    "Mending",
+    "Missing",
+    "NotFound",
+    "Note",
+    "Notice",
+    "Origin",
+    "OriginHandle",
+    "PackedRun",
+    "Passage",
+    "Run",
+    "Span",
+    "Stretch",
+    "Topic",
+    "TopicHandle",
+    "Unread",
+    "decode_note",
+    "each",
+    "encode_note",
+    "of_one",
+    "parse_bookmark",
+]

@@ -1,0 +1,358 @@
+"""The journal files of an instance, and access to the bytes of each.
+
+A file's name and directory change while it is in use: archiving moves it, compressing replaces it.
+A reader opens a source and keeps it; the source stays valid when the name changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from server.storage.journal.format.file_names import INDEX, sibling
+from server.storage.journal.format.layout import (
+    PAGE,
+    RECORD,
+    RECORD_SIZE,
+    TXID,
+    FileHeader,
+    FormatError,
+    Seal,
+    crc32c,
+    unpack_header,
+    unpack_seal,
+)
+from server.storage.journal.format.records import CHUNK, Names, read_names
+from server.storage.journal.index import Index, unpack_index
+from server.storage.journal.storage import FileSource, MemorySource, Source
+from server.util.safe_open import open_regular
+
+_INPUT: Final = 1 << 20
+_OUTPUT: Final = 1 << 20
+"""Limit of bytes that one call decompresses; input a thousand times smaller can expand to it."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_LARGEST_FILE: Final = 1 << 40
+_COMPRESSED: Final = ".gz"
+
+
+def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
+    """Return the contents of a compressed file, as far as they can be decompressed.
+
+    Args:
+        path: path of the file.
+        limit: bytes after which to stop.
+
+    Raises:
+        OSError: the file cannot be read; damage within it only ends the contents early.
+    """
+    return bytes(_inflate(path, limit)[0])
+
+
+def _inflate(path: Path, limit: int) -> tuple[bytearray, bool]:
+    """Return the contents, and whether the compressed data are intact up to their end."""
+    decompressor = zlib.decompressobj(_GZIP)
+    data = bytearray()  # grows in place: joining parts would hold all of them twice
+    has_more = False
+    with path.open("rb") as file:
+        while len(data) < limit and not decompressor.eof:
+            chunk = decompressor.unconsumed_tail or (b"" if has_more else file.read(_INPUT))
+            if not chunk and not has_more:
+                break
+            before = decompressor.copy()
+            try:
+                piece = decompressor.decompress(chunk, min(_OUTPUT, limit - len(data)))
+            except zlib.error:
+                data += b"".join(_until_damage(before.decompress, chunk))
+                break
+            data += piece
+            has_more = len(piece) == _OUTPUT
+    del data[limit:]
+    return data, decompressor.eof
+
+
+def _until_damage(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator[bytes]:
+    """Yield the contents of a chunk before the byte at which decompression fails."""
+    with contextlib.suppress(zlib.error):
+        for place in range(len(chunk)):
+            yield decompress(chunk[place : place + 1])
+
+
+def open_source(path: Path) -> Source:
+    """Open a journal file for reading, compressed or not.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.suffix != _COMPRESSED:
+        return FileSource(path)
+    return _decompressed(path).source
+
+
+class Opened(NamedTuple):
+    """An opened file that may be a journal file.
+
+    Attributes:
+        source: its bytes, with zeros for those that are missing at the end of a compressed one.
+        missing: number of bytes that are missing at its end.
+        is_whole: it is not compressed, or its compressed data are intact.
+    """
+
+    source: Source
+    missing: int
+    is_whole: bool = True
+
+
+def open_unknown(path: Path) -> Opened:
+    """Open a file that may be a journal file, whatever its name, and even if it is truncated.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    if is_compressed:
+        page = inflate(path, PAGE)
+        return Opened(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
+    source = FileSource(path)
+    return Opened(source, _missing(source.read(0, PAGE), source.size))
+
+
+def _decompressed(path: Path) -> Opened:
+    data, is_whole = _inflate(path, _LARGEST_FILE)
+    missing = _missing(bytes(data[:PAGE]), len(data))
+    padding = missing if missing < _LARGEST_FILE else 0
+    return Opened(MemorySource(data, padding), missing, is_whole)
+
+
+def _is_no_header(page: bytes) -> bool:
+    """Return whether a page cannot be a header page: even a damaged one is mostly zeros.
+
+    A compressed journal has to be decompressed as a whole, since entries are searched from its end.
+    For any other file that would be in vain, and may take any amount of memory.
+    """
+    return len(page) == PAGE and page.count(0) < PAGE // 2
+
+
+def _missing(page: bytes, size: int) -> int:
+    """Return by how many bytes a file is shorter than its header page says."""
+    try:
+        header = unpack_header(page)
+    except FormatError:
+        header = None
+    return max(header.size - size, 0) if header is not None else 0
+
+
+def read_page(path: Path) -> bytes:
+    """Return the header page of a journal file, compressed or not."""
+    if path.suffix == _COMPRESSED:
+        return inflate(path, PAGE)
+    with path.open("rb") as file:
+        return file.read(PAGE)
+
+
+def salvage_header(source: Source, number: int, instance: str) -> FileHeader | None:
+    """Reconstruct the header of a file from its records; None if none of them is intact."""
+    for place in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
+        record = source.read(source.size - RECORD_SIZE * (place + 1), RECORD_SIZE)
+        if len(record) == RECORD_SIZE and record[-4:] == crc32c(record[:-4]).to_bytes(4, "little"):
+            row = RECORD.unpack(record)
+            if row[TXID] > place and any(record):
+                return FileHeader(number, source.size, row[TXID] - place, row[1], instance)
+    return None
+
+
+class SourceCache:
+    """Caches open journal files, one descriptor for all readers of one, and decompressed ones up
+    to a limit.
+
+    Source: AMPS User Guide, Configuring a Transaction Log, CompressedJournalCacheMemoryLimit.
+
+    Args:
+        limit: bytes of decompressed files to keep. The last one used is kept whatever its size.
+
+    Attributes:
+        asked: number of requests for a compressed file.
+        made: number of times that one had to be decompressed.
+        dropped: number of evicted files.
+        size: bytes of the cached files.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sources: OrderedDict[Path, Source] = OrderedDict()
+        self._open: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
+        self._lock = threading.Lock()
+        self.asked = 0
+        self.made = 0
+        self.dropped = 0
+        self.size = 0
+
+    @property
+    def entries(self) -> int:
+        """The number of decompressed files in the cache."""
+        return len(self._sources)
+
+    def open(self, path: Path) -> Source:
+        """Open a file; decompress a compressed one that is not in the cache.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        with self._lock:
+            if path.suffix != _COMPRESSED:
+                plain = self._open.get(path)
+                if plain is None:
+                    plain = self._open[path] = FileSource(path)
+                return plain
+            self.asked += 1
+            source = self._sources.get(path)
+            if source is not None:
+                self._sources.move_to_end(path)
+                return source
+        source = open_source(path)  # slow, so without the lock: other threads must not wait
+        with self._lock:
+            self.made += 1
+            self._sources[path] = source
+            self.size = sum(one.size for one in self._sources.values())
+            while len(self._sources) > 1 and self.size > self._limit:
+                self.size -= self._sources.popitem(last=False)[1].size
+                self.dropped += 1
+        return source
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a decompressed file is in the cache, so that opening it is fast."""
+        return path in self._sources
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFile:
+    """One journal file of the log.
+
+    Attributes:
+        number: its place among the files of the instance.
+        path: path of the file.
+        size: size of the file, decompressed, in bytes.
+        first_txid: txid of its first entry.
+        created: when it was taken into use, in microseconds since the Unix epoch.
+        seal: the seal of a full file; None while entries are added.
+        names: its topics and origins, if they are loaded: always for the file written to.
+    """
+
+    number: int
+    path: Path
+    size: int
+    first_txid: int
+    created: int
+    seal: Seal | None = None
+    names: Names | None = None
+
+    @property
+    def name(self) -> str:
+        """Its file name in the journal directory, without the suffix of a compressed file."""
+        return self.path.name.removesuffix(_COMPRESSED)
+
+    @property
+    def is_compressed(self) -> bool:
+        """True if it is compressed, so that its bytes cannot be replaced."""
+        return self.path.suffix == _COMPRESSED
+
+    @property
+    def end_txid(self) -> int | None:
+        """The txid after its last entry; None while entries are added."""
+        return None if self.seal is None else self.first_txid + self.seal.count
+
+    def read_index(self) -> Index | None:
+        """Read the index of this file; None if it is missing, damaged, or of another file."""
+        try:
+            index = unpack_index(sibling(self.path, INDEX).read_bytes())
+        except (OSError, FormatError):
+            return None
+        count = None if self.seal is None else self.seal.count
+        fits = (index.number, index.first_txid, index.count) == (
+            self.number,
+            self.first_txid,
+            count,
+        )
+        return index if fits else None
+
+    def read_names(self, source: Source) -> Names:
+        """Return the topics and origins of this file by their numbers."""
+        if self.names is not None:
+            return self.names
+        index = self.read_index()
+        if index is not None:
+            return index.names
+        return read_names(source, self.first_txid, self.seal.count if self.seal else 0)
+
+
+class FileTable:
+    """The files of the log in order, as an immutable tuple that each change replaces.
+
+    Readers on other threads take `files` once and work with that snapshot.
+
+    Args:
+        files: the files, in order of their numbers.
+    """
+
+    def __init__(self, files: tuple[JournalFile, ...]) -> None:
+        self.files = files
+        self._lock = threading.Lock()
+
+    def add(self, file: JournalFile) -> None:
+        """Add the file that will be written to from now on."""
+        with self._lock:
+            self.files = (*self.files, file)
+
+    def update(self, number: int, *, path: Path | None = None, seal: Seal | None = None) -> None:
+        """Note that a file has moved, or that it is full."""
+        with self._lock:
+            self.files = tuple(
+                replace(one, path=path or one.path, seal=seal or one.seal)
+                if one.number == number
+                else one
+                for one in self.files
+            )
+
+    def drop(self, number: int) -> None:
+        """Forget a file that is removed."""
+        with self._lock:
+            self.files = tuple(one for one in self.files if one.number != number)
+
+    def put_back(self, file: JournalFile) -> None:
+        """Add a file again that could not be removed; it was the first."""
+        with self._lock:
+            self.files = (file, *self.files)
+
+    def find(self, number: int) -> JournalFile | None:
+        """Return the file with a number; None if there is none."""
+        return next((one for one in self.files if one.number == number), None)
+
+    def covering(self, txid: int) -> JournalFile | None:
+        """Return the file with an entry, or the first one after it; None if none exists yet."""
+        files = self.files
+        index = bisect_right(files, txid, key=lambda one: one.first_txid) - 1
+        if index < 0:
+            return files[0] if files else None
+        file = files[index]
+        if file.end_txid is not None and txid >= file.end_txid:
+            return files[index + 1] if index + 1 < len(files) else None
+        return file
+
+    def mendable(self, txid: int) -> JournalFile | None:
+        """Return the file with an entry, if bytes of it can be replaced."""
+        file = self.covering(txid)
+        return None if file is None or file.is_compressed else file
+
+
+def unpack_page(page: bytes) -> tuple[FileHeader | None, Seal | None]:
+    """Return the header and the seal of a header page. Raises FormatError for a damaged header."""
+    return unpack_header(page), unpack_seal(page)

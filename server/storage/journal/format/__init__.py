@@ -1,0 +1,1 @@
+"""The format of journal files: layout, records, names, and files beside them."""

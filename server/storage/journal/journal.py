@@ -1,0 +1,675 @@
+"""The transaction log of an instance: the interface for the rest of the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from server.storage.journal.clock_steps import ClockSteps, StepFinder, pack_steps, read_steps
+from server.storage.journal.errors import Event, JournalError, Notice, reason
+from server.storage.journal.files import FileTable, JournalFile, SourceCache
+from server.storage.journal.format.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.storage.journal.format.file_names import (
+    queues_name,
+    removed_name,
+    replication_name,
+    steps_name,
+)
+from server.storage.journal.format.layout import (
+    PAGE,
+    RECORD_SIZE,
+    FileHeader,
+    FormatError,
+    pack_header,
+)
+from server.storage.journal.format.records import CHUNK, columns
+from server.storage.journal.format.side_files import SideFile
+from server.storage.journal.publisher_table import ClientsCache, Sequences, without_inactive
+from server.storage.journal.queue_points import QueuesCache, pack_queues, unpack_queues
+from server.storage.journal.read.bookmarks import (
+    BookmarkRequest,
+    NotFound,
+    Span,
+    resolve,
+    resolving,
+)
+from server.storage.journal.read.cursor import Cursor, Wanted
+from server.storage.journal.read.lookup import Lookup
+from server.storage.journal.read.raw_batch import Passage
+from server.storage.journal.recovery.log_recovery import Found, Recovery
+from server.storage.journal.removal_record import Gone, Removed
+from server.storage.journal.repair.body_repair import Mending
+from server.storage.journal.repair.index_rebuild import Reindexing
+from server.storage.journal.repair.record_repair import Restoring
+from server.storage.journal.runs import Runs, place_number, random_run, run_of
+from server.storage.journal.settings import JournalSettings
+from server.storage.journal.storage import Disk
+from server.storage.journal.write.commit_queue import MOST_WAITING, Commit, LiveFile
+from server.storage.journal.write.committer import Committer
+from server.storage.journal.write.file_preparation import Place, Upkeep
+from server.storage.journal.write.handles import OriginHandle, TopicHandle
+from server.storage.journal.write.writer import Position, Writer
+from server.util.file_lock import FileInUseError, lock
+from server.util.histogram import Histogram
+
+_SIZE_UNIT: Final = 1 << 20
+_FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
+_MICROSECONDS: Final = 1_000_000
+_DEFAULT_CACHE: Final = 10 << 30
+_MOST_TOLD: Final = 10_000
+_MOST_ENTRIES: Final = 1024
+_MOST_BYTES: Final = 4 << 20
+
+
+class Journal:
+    """An open transaction log. The package's docstring shows its use.
+
+    Args:
+        settings: its configuration.
+        clock: returns microseconds since the Unix epoch.
+        on_durable: called with the last txid on stable storage, on the committer's thread.
+        notice: called with notices for operators, on any thread.
+        disk: the disk that the files are on.
+        make_run: returns the number of this run.
+
+    Attributes:
+        mending: finds and replaces damaged bodies; slow.
+        restoring: finds and rebuilds damaged records; slow.
+        missing: the sequence numbers of publishers that are not in the log though higher ones are;
+            owned by the engine's thread.
+        runs: the runs of the instance and the entries that each has recorded.
+
+    Raises:
+        JournalError: the files do not make up a log, or cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        clock: Callable[[], int],
+        on_durable: Callable[[int], None],
+        notice: Callable[[Notice], None],
+        disk: Disk | None = None,
+        make_run: Callable[[], int] = random_run,
+    ) -> None:
+        self._settings = settings
+        self._make_run = make_run
+        self._notice = notice
+        self._told = set[tuple[str, int]]()
+        self._clock = clock
+        disk = disk or Disk()
+        instance, directory = settings.instance, settings.directory
+        self._queues_file = SideFile(directory / queues_name(instance), disk)
+        self._replication_file = SideFile(directory / replication_name(instance), disk)
+        possession = _take_possession(settings)
+        try:
+            found = Recovery(
+                settings.instance, settings.directory, settings.archive, disk, notice
+            ).run()
+            self._build(found, on_durable, disk)
+        except (OSError, FormatError) as problem:
+            os.close(possession)
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            raise JournalError(f"the transaction log cannot be used: {why}") from problem
+        except JournalError:
+            os.close(possession)
+            raise
+        self._possession = possession
+        self._name = f"{settings.instance} {self._table.files[0].created}"
+        self._place_numbers: tuple[int, dict[int, int]] = (-1, {})
+        text = f"the transaction log has {len(found.files)} files, up to entry {self.last_txid}"
+        if found.files and found.files[0].number:
+            begin = found.files[0].path.name
+            text += (
+                f"; it begins with {begin}, entry {self.first_txid}: what was before that is gone"
+            )
+        notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
+
+    def _build(self, found: Found, on_durable: Callable[[int], None], disk: Disk) -> None:
+        settings, clock = self._settings, self._clock
+        size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
+        sequences, self.missing = found.sequences, found.missing
+        if settings.client_expiration is not None:
+            sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
+            self.missing.forget(found.sequences.keys() - sequences.keys())
+        self._table = FileTable(tuple(found.files))
+        self.runs = Runs(found.runs, self._make_run)
+        self._cache = SourceCache(settings.cache_limit or _default_cache())
+        place = Place(
+            settings.instance,
+            settings.directory,
+            settings.archive,
+            size,
+            settings.with_topic_index,
+        )
+        self._upkeep = Upkeep(
+            place,
+            self._table,
+            found.blank,
+            found.next_number,
+            disk,
+            clock,
+            self._notice,
+            found.clients_stored_to,
+            self._note_removed,
+        )
+        self._steps_file = SideFile(settings.directory / steps_name(settings.instance), disk)
+        self.steps = self._read_steps(found)
+        live, position = self._place_to_write(found, size, disk)
+        self._writer = Writer(
+            settings.instance,
+            live,
+            position,
+            sequences,
+            self.missing,
+            self._table,
+            self._upkeep.next_file,
+            clock,
+            self._relieve,
+            self.runs,
+            self.steps,
+            self._store_steps,
+        )
+        self._writer.current_time()  # notes a clock that was set back since the last entry
+        self._committer = Committer(
+            self._writer,
+            disk,
+            settings.flush_interval / 1e9,
+            on_durable,
+            self._file_is_full,
+            self._notice,
+        )
+        removed = SideFile(settings.directory / removed_name(settings.instance), disk)
+        self._removed = Removed(removed, self.first_txid)
+        self.is_cut = self._table.files[0].number > 0 and not self._removed.is_known
+        if self.is_cut:
+            self._removed.begin_again()
+        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
+        self.mending = Mending(self._table, self._cache, disk)
+        self.restoring = Restoring(
+            self._table,
+            self._cache,
+            disk,
+            lambda: self._writer.durable,
+            Reindexing(self._upkeep, self._lookup),
+        )
+        # Handles that callers keep, and those that the current file has numbers for.
+        self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
+        self._origins = WeakValueDictionary[tuple[str, str], OriginHandle]()
+        self._reuse_names(live)
+        # Bound directly, without a wrapper: this is the message path.
+        self.append = self._writer.append
+        self.append_run = self._writer.append_run
+        self.append_copies = self._writer.append_copies
+
+    def _place_to_write(self, found: Found, size: int, disk: Disk) -> tuple[LiveFile, Position]:
+        """Return the file to append to, and the position in it."""
+        seals = [file.seal for file in found.files if file.seal is not None]
+        last_timestamp = seals[-1].last_timestamp if seals else 0
+        if found.live is not None:
+            extent = found.extent
+            position = Position(found.files[-1].first_txid + extent.count)
+            position.count = extent.count
+            position.bodies_end = extent.bodies_end
+            position.with_extras = extent.with_extras
+            position.first_timestamp = extent.first_timestamp or found.files[-1].created
+            last_timestamp = extent.last_timestamp or last_timestamp
+            position.last_timestamp = last_timestamp + self.steps.correction(position.next_txid - 1)
+            return found.live, position
+        now = self._clock()
+        # Txids of a discarded log are not used again: clients may have kept its bookmarks.
+        first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
+        position = Position(first + 1)
+        position.first_timestamp = now
+        position.last_timestamp = last_timestamp + self.steps.correction(first)
+        if size <= _FILLED_AT_ONCE:
+            self._upkeep.prepare()
+        live = self._upkeep.take()
+        header = FileHeader(live.number, live.size, first + 1, now, self._settings.instance)
+        # The first txid of a new log is durable before a peer can be ahead of it: if it were lost
+        # with the first commit, the next start would choose a later one.
+        disk.write(live.descriptor, pack_header(header), 0)
+        disk.sync(live.descriptor)
+        self._table.add(
+            JournalFile(live.number, live.path, live.size, first + 1, now, None, live.names)
+        )
+        return live, position
+
+    def _read_steps(self, found: Found) -> ClockSteps:
+        """Return the known steps of the wall clock."""
+        try:
+            steps = read_steps(self._steps_file)
+        except (OSError, FormatError) as problem:
+            path, steps = self._steps_file.path, ClockSteps()
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; replays from a moment may begin too early or too late"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+        if not found.files:
+            return steps
+        steps.forget(found.files[0].first_txid)
+        if found.live is not None:
+            file, finder = found.files[-1], StepFinder(steps)
+            source, count = self._cache.open(file.path), found.extent.count
+            for start in range(0, count, CHUNK):
+                block = columns(source, start, min(start + CHUNK, count))
+                block = block[block["txid"] != 0]  # others are damaged
+                finder.take(block["txid"], block["timestamp"])
+            for step in finder.found:
+                steps.add(step)
+        return steps
+
+    def _store_steps(self) -> None:
+        self._steps_file.leave(pack_steps(self.steps))
+        self._upkeep.later(self._steps_file.store_what_is_left)
+
+    def clock_was_set(self, seconds: float) -> None:
+        """Note that the wall clock has been set by `seconds`: back if negative."""
+        self._writer.clock_was_set(round(seconds * _MICROSECONDS))
+
+    def _reuse_names(self, live: LiveFile) -> None:
+        for number, topic in live.names.topics.items():
+            if number:
+                handle = self.topic(topic.message_type, topic.name)
+                handle.file, handle.number = live.number, number
+                live.handles.append(handle)
+        for number, origin in live.names.origins.items():
+            if number:
+                known = self.origin(origin.auth_id, origin.path)
+                known.file, known.number = live.number, number
+                live.handles.append(known)
+
+    def start(self) -> None:
+        """Start the threads that commit and maintain the files."""
+        self._upkeep.later(partial(self._store_clients, self._clients()))
+        self._upkeep.start()
+        self._committer.start()
+        self._upkeep.later(partial(self._upkeep.prepare, self._settings.preallocated - 1))
+        for file in self._table.files:
+            if file.seal is not None and not self._upkeep.is_indexed(file):
+                self._upkeep.later(partial(self._upkeep.complete, file.number))
+
+    def _store_clients(self, cache: ClientsCache) -> None:
+        """Store the table of publishers unless the stored one covers all full files.
+
+        The file exists from the first start on, for operators and tools that read it.
+        """
+        ends = [file.end_txid for file in self._table.files if file.end_txid is not None]
+        if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
+            self._upkeep.store_clients(cache)
+
+    def _clients(self) -> ClientsCache:
+        sequences, missing = self._writer.sequences, tuple(self.missing.rows())
+        return ClientsCache(self.durable_txid, sequences, missing)
+
+    def close(self) -> None:
+        """Commit all appended entries, store the caches and close the files."""
+        self._committer.stop()
+        if self.durable_txid == self.last_txid:
+            self._upkeep.later(partial(self._upkeep.store_clients, self._clients()))
+            self._upkeep.later(self._queues_file.store_what_is_left)
+            self._upkeep.later(self._replication_file.store_what_is_left)
+        self._upkeep.stop()
+        os.close(self._writer.file.descriptor)
+        os.close(self._possession)
+
+    # Writing.
+
+    def read_queues(self) -> QueuesCache | None:
+        """Return the recovery points of queues, None if they are not known."""
+        try:
+            data = self._queues_file.read()
+            return None if data is None else unpack_queues(data)
+        except (OSError, FormatError) as problem:
+            path = self._queues_file.path
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; queues are recovered from their RecoveryPoint"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            return None
+
+    def store_queues(self, cache: QueuesCache) -> None:
+        """Store the recovery points of queues; see `SideFile.store`."""
+        self._queues_file.store(pack_queues(cache, self._clock()))
+
+    def leave_queues(self, cache: QueuesCache) -> None:
+        """Store the recovery points at the close, if all entries that they cover are durable."""
+        self._queues_file.leave(pack_queues(cache, self._clock()))
+
+    @property
+    def replication_file(self) -> Path:
+        """Path of the file with replication's state."""
+        return self._replication_file.path
+
+    def read_replication(self) -> bytes | None:
+        """Return the stored state of replication; see `SideFile.read`."""
+        return self._replication_file.read()
+
+    def store_replication(self, data: bytes) -> None:
+        """Store the state of replication; see `SideFile.store`."""
+        self._replication_file.store(data)
+
+    def leave_replication(self, data: bytes) -> None:
+        """Store the state at the close, if all entries that it covers are durable."""
+        self._replication_file.leave(data)
+
+    def topic(self, message_type: str, name: str) -> TopicHandle:
+        """Return the handle of a topic for `append`; the same one as long as a caller keeps it."""
+        handle = self._topics.get((message_type, name))
+        if handle is None:
+            handle = self._topics[message_type, name] = TopicHandle(Topic(message_type, name))
+        return handle
+
+    def origin(self, auth_id: str, path: str = "") -> OriginHandle:
+        """Return the handle of a user and a replication path for `append`; see `topic`."""
+        handle = self._origins.get((auth_id, path))
+        if handle is None:
+            handle = self._origins[auth_id, path] = OriginHandle(Origin(auth_id, path))
+        return handle
+
+    def commit(self) -> bool:
+        """Commit now, on this thread; return whether everything is on stable storage."""
+        return self._committer.commit()
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason why nothing can be recorded at the moment; None if the log is writable."""
+        return self._writer.refusal
+
+    @property
+    def is_crowded(self) -> bool:
+        """True if so much waits for a commit that reading from publishers should pause."""
+        return self._writer.waiting > MOST_WAITING // 2
+
+    def last_sequence(self, client: int) -> int:
+        """Return a publisher's highest sequence, 0 if none. Sequences up to it are duplicates."""
+        known = self._writer.sequences.get(client)
+        return 0 if known is None else known[0]
+
+    @property
+    def sequences(self) -> Sequences:
+        """The table of publishers, read-only: client hash -> (highest sequence, its time)."""
+        return self._writer.sequences
+
+    # Reading.
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files in use."""
+        return self._settings.directory
+
+    @property
+    def first_txid(self) -> int:
+        """The txid of the oldest entry in the log."""
+        return self._table.files[0].first_txid
+
+    @property
+    def last_txid(self) -> int:
+        """The txid of the last entry appended."""
+        return self._writer.last_txid
+
+    @property
+    def last_timestamp(self) -> int:
+        """The timestamp of the last entry appended, in microseconds since the Unix epoch."""
+        return self._writer.last_timestamp
+
+    @property
+    def durable_txid(self) -> int:
+        """The txid of the last entry on stable storage."""
+        return self._writer.durable
+
+    def bytes_behind(self, after: int) -> int:
+        """Estimate the bytes after an entry, as if all entries of a file were equally long."""
+        total, end = 0, self.last_txid + 1
+        for file in reversed(self._table.files):
+            if end <= after + 1:
+                break
+            count = end - file.first_txid
+            if count > 0:
+                written = self._writer.written if file.seal is None else file.seal.bodies_end
+                size = written - PAGE + RECORD_SIZE * count
+                total += size * min(end - after - 1, count) // count
+            end = file.first_txid
+        return total
+
+    def find(self, client: int, sequence: int) -> int | None:
+        """Return the txid of an entry on stable storage, None if it is not in the log."""
+        run = self._run_of_place(client)
+        if run is None:
+            return self._lookup.find(client, sequence)
+        is_here = sequence <= self.durable_txid and self.runs.at(sequence) == run
+        return sequence if is_here else None
+
+    def place(self, txid: int) -> tuple[int, int]:
+        """Return a bookmark that names a place in this very log, up to an entry.
+
+        Instead of a client hash it has a number for the log and for the run that has recorded the
+        entry; instead of a sequence it has the txid.
+        """
+        return place_number(self._name, self.runs.at(txid)), txid
+
+    def is_place(self, client: int) -> bool:
+        """Return whether the first number of a bookmark stands for this log."""
+        return self._run_of_place(client) is not None
+
+    def name_places(self, name: str) -> None:
+        """Set the name that distinguishes this log from others in the names of places.
+
+        The default is made of the instance's name and the time when the log was begun.
+        """
+        self._name = name
+        self._place_numbers = (-1, {})
+
+    def parting(self, client: int, sequence: int) -> int | None:
+        """Return the last entry that this log shares with a reader that names a lost entry.
+
+        An earlier run of the instance has given the name, and the log has entries of that run, but
+        not this one: it was never on stable storage, or the log has been restored from a backup.
+
+        Args:
+            client: the first number of the bookmark.
+            sequence: the second one, a txid of that run.
+
+        Returns:
+            The txid; None if the name does not belong to such a run.
+        """
+        run = self._run_of_place(client)
+        last = self.runs.last_txid(run_of(client) if run is None else run)
+        return last if last is not None and last < sequence else None
+
+    def damaged_at(self, client: int, sequence: int) -> int | None:
+        """Return the txid of a damaged entry that a name may belong to; None if there is none."""
+        return self._lookup.damaged_at(client, sequence)
+
+    def _run_of_place(self, client: int) -> int | None:
+        """Return the number of the run that a place with this first number belongs to, if any."""
+        rows = self.runs.rows()
+        size, numbers = self._place_numbers
+        if size != len(rows):
+            numbers = {place_number(self._name, run): run for run in (0, *(run for _, run in rows))}
+            self._place_numbers = len(rows), numbers
+        return numbers.get(client)
+
+    def lost(self, wanted: Wanted, after: int) -> Gone | None:
+        """Return the last removed message after an entry; None if there is none.
+
+        Args:
+            wanted: predicate: true for topics whose messages matter.
+            after: the txid of the entry.
+        """
+        return self._removed.lost(wanted, after, self.first_txid)
+
+    def find_again(self, client: int, sequence: int, txid: int) -> int | None:
+        """Return the txid of a later entry with the same name; None if there is none."""
+        return self._lookup.find_again(client, sequence, txid)
+
+    def first_since(self, timestamp: int) -> int:
+        """Return the txid of the first entry at a time (microseconds) or later, else the next."""
+        return self._lookup.first_since(timestamp)
+
+    def resolve(
+        self, request: BookmarkRequest, not_found: NotFound = "now", now: int | None = None
+    ) -> Span:
+        """Look up the names in a bookmark.
+
+        Args:
+            request: the bookmark.
+            not_found: where to begin if none of the starts is in the log.
+            now: the txid that counts as the end of the log; None for the last one.
+
+        Raises:
+            BookmarkError: no start is in the log, and `not_found` is "fail".
+        """
+        return resolve(request, self, not_found, self.last_txid if now is None else now)
+
+    def resolving(
+        self, request: BookmarkRequest, not_found: NotFound, now: int
+    ) -> Generator[None, None, Span]:
+        """Resolve as `resolve` does, in steps, one for each name; safe to use from any thread."""
+        return resolving(request, self, not_found, now)
+
+    def replay(
+        self,
+        span: Span,
+        wanted: Wanted | None = None,
+        kinds: frozenset[Kind] = MESSAGES,
+        horizon: Callable[[], int] | None = None,
+    ) -> Cursor:
+        """Read a part of the log.
+
+        Args:
+            span: the part; see `resolve`.
+            wanted: predicate: true for topics whose entries are wanted; None for all.
+            kinds: the kinds of entries to return.
+            horizon: returns the last txid that may be read, which is on stable storage; None for
+                all entries on stable storage.
+        """
+        return Cursor(
+            self._table,
+            self._cache,
+            horizon or (lambda: self._writer.durable),
+            span,
+            wanted,
+            kinds,
+            self._tell_once,
+            self.steps,
+        )
+
+    def _tell_once(self, notice: Notice) -> None:
+        """Report damage that replays find, once for each damaged place."""
+        what = notice.path, notice.txid
+        if what not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            self._told.add(what)
+            self._notice(notice)
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Yield the entries that change state, in order, after a txid: for recovery."""
+        cursor = self.replay(Span(after), kinds=EVENTS)
+        while not cursor.is_caught_up:
+            yield from cursor.read(_MOST_ENTRIES, _MOST_BYTES)
+
+    def passages(self, after: int = 0) -> Iterator[Passage]:
+        """Yield the entries of `entries`, packed as in the files."""
+        cursor = self.replay(Span(after), kinds=EVENTS)
+        while not cursor.is_caught_up:
+            yield cursor.read_packed(_MOST_ENTRIES, _MOST_BYTES)
+
+    # Maintenance of files. These calls are slow: make them on a thread of the caller's own. Long
+    # operations are aborted when the journal is closed, or before that by `give_up_filing`.
+
+    @property
+    def files(self) -> tuple[JournalFile, ...]:
+        """The files of the log, in order; an immutable snapshot."""
+        return self._table.files
+
+    def is_settled(self, number: int) -> bool:
+        """Return whether a file is full, and nothing more has to be written to it."""
+        return self._upkeep.is_settled(number)
+
+    @property
+    def cache(self) -> SourceCache:
+        """The cache of open files."""
+        return self._cache
+
+    @property
+    def write_latency(self) -> Histogram:
+        """Durations of writes until they were on stable storage, in microseconds."""
+        return self._committer.latency
+
+    @property
+    def write_sizes(self) -> Histogram:
+        """Sizes of writes in bytes."""
+        return self._committer.sizes
+
+    @property
+    def has_archive(self) -> bool:
+        """True if an archive directory is configured."""
+        return self._settings.archive is not None
+
+    def archive(self, number: int) -> None:
+        """Move a full file to the archive directory. Raises JournalError."""
+        self._upkeep.filing.archive(number)
+
+    def compress(self, number: int) -> None:
+        """Compress a full file where it is. Raises JournalError."""
+        self._upkeep.filing.compress(number)
+
+    def remove(self, number: int) -> None:
+        """Remove the oldest file. The caller makes sure that no reader needs it.
+
+        Raises:
+            JournalError: it is not the oldest, or not full.
+        """
+        self._upkeep.filing.remove(number)
+
+    def give_up_filing(self) -> None:
+        """Abort archiving and compressing, leaving the files as they were."""
+        self._upkeep.filing.give_up()
+
+    def _file_is_full(self, commit: Commit) -> None:
+        stream, file = commit.stream, commit.stream.file
+        cache = ClientsCache(commit.last_txid, stream.sequences, stream.missing)
+        self._upkeep.later(partial(self._upkeep.seal, file, cache))
+        text = f"{file.path}: is full"
+        self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
+
+    def _note_removed(self, file: JournalFile) -> None:
+        self._removed.take_note(file, self._cache.open(file.path))
+
+    def _relieve(self) -> None:
+        if self._committer.is_running:
+            self._writer.pipe.wait_for_room(1.0)
+        else:
+            self.commit()
+
+
+def _take_possession(settings: JournalSettings) -> int:
+    """Lock the directory against other processes; return the descriptor that holds the lock."""
+    try:
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        if settings.archive is not None:
+            settings.archive.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(settings.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
+    try:
+        lock(descriptor)
+    except FileInUseError as holder:
+        os.close(descriptor)
+        raise JournalError(
+            f"{settings.directory}: is in use by {holder}; "
+            "a JournalDirectory belongs to one instance"
+        ) from None
+    except OSError as problem:
+        os.close(descriptor)
+        raise JournalError(f"the transaction log cannot be used: {reason(problem)}") from problem
+    return descriptor
+
+
+def _default_cache() -> int:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(memory // 10, _DEFAULT_CACHE)

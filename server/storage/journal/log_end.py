@@ -1,0 +1,327 @@
+"""Finds the end of the log after a crash.
+
+A commit is written and synced, and only then is the next one written. After a crash everything up
+to some commit is therefore intact, and of the commit that was under way any part may be there:
+sectors reach the disk in any order. The log ends before the first entry that fails its checksum.
+
+Unless that entry had been on stable storage, and has been damaged since: then cutting the log there
+would throw away entries that were acknowledged. The log keeps two proofs of durability. Every
+record has its lag, the distance to the entry that was the last durable one when it was made, so an
+intact record further on is proof. And before a commit is acknowledged, a mark is written after its
+last record, in the place of the next one. If either proves it, the damaged entry is reported and
+the log goes on after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from server.storage.journal.format.checksum import damaged
+from server.storage.journal.format.layout import (
+    BODY_LENGTH,
+    BODY_START,
+    EXTRAS_LENGTH,
+    LAG,
+    LAG_UNKNOWN,
+    MARK_MAGIC,
+    MARK_SIZE,
+    PAGE,
+    RECORD_SIZE,
+    TIMESTAMP,
+    Mark,
+    Row,
+    unpack_mark,
+)
+from server.storage.journal.format.records import read_bodies, read_intact_records, read_rows, slots
+from server.storage.journal.storage import Source
+
+MOST_IN_COMMIT: Final = 32_768
+"""Limit of entries in one commit. The search for intact entries goes so far beyond the last one."""
+
+TOGETHER = 512  # records; not Final: tests set other block sizes
+_BYTES_TOGETHER: Final = 4 << 20  # bytes of bodies
+
+
+class Visitor(Protocol):
+    """Receives each intact entry, in order."""
+
+    def take(self, row: Row, data: bytes) -> None:
+        """Take an entry: its record, and body with extras."""
+
+    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+        """Take consecutive entries.
+
+        Args:
+            records: their records, of `RECORD_TYPE`.
+            data: reads the body with extras of an entry, by its place in `records`.
+        """
+
+
+@dataclass(slots=True)
+class Extent:
+    """The written part of a file.
+
+    Attributes:
+        count: number of entries in it, damaged ones included.
+        damaged: numbers of entries that cannot be read although they had been acknowledged.
+        torn: number of slots after the end that held a part of an unfinished commit.
+        is_marked: the first slot after the end has the mark that everything before it is durable.
+        bodies_end: offset in bytes after the last body.
+        first_timestamp: time of the first entry that can be read, 0 without entries.
+        last_timestamp: time of the last one.
+        with_extras: number of entries that have extras.
+    """
+
+    count: int = 0
+    damaged: list[int] = field(default_factory=list)
+    torn: int = 0
+    is_marked: bool = False
+    bodies_end: int = PAGE
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+    with_extras: int = 0
+
+
+class _Slot(NamedTuple):
+    """The place of a record, and its contents.
+
+    Attributes:
+        number: number of the place.
+        row: its record, None if the checksum fails.
+        data: the entry's body with extras, None if the checksum fails.
+        mark: the mark in the place of the record, if there is one.
+    """
+
+    number: int
+    row: Row | None = None
+    data: bytes | None = None
+    mark: Mark | None = None
+
+    @property
+    def proves(self) -> int:
+        """The number of the last entry that this slot proves to have been durable."""
+        if self.mark is not None:
+            return self.number - 1
+        if self.row is None or self.row[LAG] == LAG_UNKNOWN:
+            return -1
+        return self.number - self.row[LAG]
+
+
+class _Whole:
+    """Consecutive slots with intact entries.
+
+    Args:
+        source: the file.
+        first: the number of the first slot.
+        records: their records.
+        starts: offsets in the file of their bodies.
+        ends: offsets after the bodies with extras.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        first: int,
+        records: npt.NDArray[np.void],
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+    ) -> None:
+        self._source = source
+        self.first = first
+        self.records = records
+        self._starts = starts
+        self._ends = ends
+
+    @property
+    def end(self) -> int:
+        """The number of the slot after them."""
+        return self.first + len(self.records)
+
+    @property
+    def bodies_end(self) -> int:
+        """The offset in bytes after the last body."""
+        return int(self._ends[-1])
+
+    def data(self, place: int) -> bytes:
+        """Read the body with extras of one of the entries."""
+        start, end = int(self._starts[place]), int(self._ends[place])
+        return self._source.read(start, end - start)
+
+    def slots(self) -> Iterator[_Slot]:
+        """Yield the slots one by one."""
+        for place, row in enumerate(self.records.tolist()):
+            yield _Slot(self.first + place, row, self.data(place))
+
+
+def find_extent(
+    source: Source, first_txid: int, safe: int = 0, visitor: Visitor | None = None
+) -> Extent:
+    """Find the end of the entries in a file.
+
+    Args:
+        source: the file.
+        first_txid: txid of its first entry.
+        safe: the txid up to which the log is known to have been on stable storage.
+        visitor: receives every intact entry that belongs to the log.
+    """
+    extent = Extent()
+    undecided: deque[_Slot] = deque()  # begins with a slot that fails its checksum
+    proven = safe - first_txid  # the number of the last entry that is known to have been durable
+    mark: Mark | None = None
+    for found in _walk(source, first_txid):
+        if isinstance(found, _Whole) and not undecided:  # these prove nothing about later slots
+            _accept_all(extent, found, visitor)
+            continue
+        for slot in found.slots() if isinstance(found, _Whole) else (found,):
+            proven = max(proven, slot.proves)
+            mark = slot.mark or mark
+            undecided.append(slot)
+            while undecided and (undecided[0].data is not None or undecided[0].number <= proven):
+                _accept(extent, undecided.popleft(), visitor)
+    if mark is not None and mark.next_txid == first_txid + extent.count:
+        extent.is_marked = True
+        extent.bodies_end = max(extent.bodies_end, mark.bodies_end)  # if the last record is damaged
+    intact = [slot.number for slot in undecided if slot.data is not None]
+    extent.torn = intact[-1] + 1 - extent.count if intact else 0
+    return extent
+
+
+def _accept_all(extent: Extent, whole: _Whole, visitor: Visitor | None) -> None:
+    records = whole.records
+    extent.count = whole.end
+    extent.bodies_end = whole.bodies_end
+    timestamps = records["timestamp"]
+    if not extent.first_timestamp and timestamps.any():
+        extent.first_timestamp = int(timestamps[np.flatnonzero(timestamps)[0]])
+    extent.last_timestamp = int(timestamps[-1])
+    extent.with_extras += int(np.count_nonzero(records["extras_length"]))
+    if visitor is not None:
+        visitor.take_all(records, whole.data)
+
+
+def _accept(extent: Extent, slot: _Slot, visitor: Visitor | None) -> None:
+    number, row, data, _ = slot
+    extent.count = number + 1
+    if row is not None:
+        extent.bodies_end = row[BODY_START] + _length(row)
+    if row is None or data is None:
+        extent.damaged.append(number)
+        return
+    extent.first_timestamp = extent.first_timestamp or row[TIMESTAMP]
+    extent.last_timestamp = row[TIMESTAMP]
+    extent.with_extras += row[EXTRAS_LENGTH] > 0
+    if visitor is not None:
+        visitor.take(row, data)
+
+
+def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
+    """Yield every slot in order, until there can be no more entries."""
+    limit = slots(source.size)
+    bodies_end, last_intact = PAGE, -1
+    for start in range(0, limit, TOGETHER):
+        if start > last_intact + MOST_IN_COMMIT:
+            return
+        stop = min(start + TOGETHER, limit)
+        whole = _whole(source, first_txid, start, stop, bodies_end)
+        if whole is not None:
+            bodies_end, last_intact = whole.bodies_end, stop - 1
+            yield whole
+            continue
+        rows = read_rows(source, first_txid, start, stop)
+        mark = None if None not in rows else find_mark(source, first_txid, start, len(rows))
+        for number, (row, body) in enumerate(zip(rows, _bodies(source, rows), strict=True), start):
+            place = source.size - RECORD_SIZE * (number + 1)
+            if place < bodies_end:
+                return  # bodies begin here, whatever they look like
+            if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
+                is_here = mark is not None and mark.next_txid == first_txid + number
+                yield _Slot(number, mark=mark if is_here else None)
+                continue
+            bodies_end = row[BODY_START] + _length(row)
+            last_intact = number if body is not None else last_intact
+            yield _Slot(number, row, body)
+
+
+def _whole(
+    source: Source, first_txid: int, start: int, stop: int, bodies_end: int
+) -> _Whole | None:
+    """Return some slots if all have intact entries, else None. A shortcut with the same result.
+
+    Args:
+        source: the file.
+        first_txid: txid of its first entry.
+        start: the number of the first slot.
+        stop: the number of the slot after the last one.
+        bodies_end: offset after the bodies of the entries before.
+    """
+    records = read_intact_records(source, first_txid, start, stop)
+    if records is None:
+        return None
+    starts = records["body_start"].astype(np.int64)
+    lengths = records["body_length"].astype(np.int64) + records["extras_length"]
+    ends = starts + lengths
+    places = source.size - RECORD_SIZE * np.arange(start + 1, stop + 1)
+    before = np.concatenate(([bodies_end], ends[:-1]))
+    if not ((before <= starts) & (starts <= places - lengths)).all():
+        return None
+    checksums = np.ascontiguousarray(records["body_crc"])
+    first = 0
+    while first < len(records):
+        last = int(np.searchsorted(ends, starts[first] + _BYTES_TOGETHER, "right"))
+        part = slice(first, max(first + 1, last))
+        offset = starts[first]
+        data = source.read(int(offset), int(ends[part][-1] - offset))
+        if damaged(data, starts[part] - offset, ends[part] - offset, checksums[part]):
+            return None
+        first = part.stop
+    return _Whole(source, start, records, starts, ends)
+
+
+def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
+    """Find the mark in a range of slots; a file has one at most.
+
+    Args:
+        source: the file.
+        first_txid: txid of its first entry.
+        start: the number of the first of the slots.
+        count: number of slots.
+    """
+    bottom = source.size - RECORD_SIZE * (start + count)
+    block = source.read(bottom, RECORD_SIZE * count)
+    place = block.find(MARK_MAGIC)
+    while place >= 0:
+        mark = unpack_mark(block[place : place + MARK_SIZE])
+        number = start + count - 1 - place // RECORD_SIZE
+        if mark is not None and mark.next_txid == first_txid + number:
+            return mark
+        place = block.find(MARK_MAGIC, place + 1)
+    return None
+
+
+def _length(row: Row) -> int:
+    return row[BODY_LENGTH] + row[EXTRAS_LENGTH]
+
+
+def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    """Yield the bodies of records, reading a bounded number of bytes at a time."""
+    group: list[Row | None] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += 0 if row is None else _length(row)
+        if size >= _BYTES_TOGETHER:
+            yield from _bodies_of(source, group)
+            group, size = [], 0
+    yield from _bodies_of(source, group)
+
+
+def _bodies_of(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+    bodies = iter(read_bodies(source, [row for row in rows if row is not None]))
+    for row in rows:
+        yield None if row is None else next(bodies)

@@ -1,0 +1,1 @@
+"""Reading the log: bookmarks, lookup, cursors and batches of entries."""

@@ -1,0 +1,52 @@
+"""Txids and sizes of the entries in a part of the log, without bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from server.storage.journal.format.layout import BODY_LENGTH, TIMESTAMP, TXID
+
+if TYPE_CHECKING:
+    from server.storage.journal.format.layout import Row
+
+Numbers = npt.NDArray[np.int64]
+
+
+class Measured:
+    """Txids and sizes of some entries in order.
+
+    Args:
+        txids: their txids.
+        sizes: the lengths of their bodies in bytes.
+        first_timestamp: time of the first entry, in microseconds since the Unix epoch.
+
+    Attributes:
+        txids: see above.
+        sizes: see above.
+        first_timestamp: see above.
+    """
+
+    __slots__ = ("first_timestamp", "sizes", "txids")
+
+    def __init__(self, txids: Numbers, sizes: Numbers, first_timestamp: int) -> None:
+        self.txids = txids
+        self.sizes = sizes
+        self.first_timestamp = first_timestamp
+
+    def __len__(self) -> int:
+        return len(self.txids)
+
+
+def measured_rows(rows: Iterable[Row]) -> Measured:
+    """Return txids and sizes of entries that have been read one by one."""
+    some = [(row[TXID], row[BODY_LENGTH], row[TIMESTAMP]) for row in rows]
+    txids, sizes, _ = np.array(some, np.int64).reshape(-1, 3).T
+    return Measured(txids, sizes, some[0][2] if some else 0)
+
+
+NOTHING_MEASURED: Final = measured_rows(())
+"""No entries."""

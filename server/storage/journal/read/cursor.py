@@ -1,0 +1,485 @@
+"""Replay: reading the log forward, in slices, at the reader's pace.
+
+A cursor reads only entries on stable storage. It holds the file it is in, so that archiving,
+compressing or removing that file does not disturb it, and never more than one slice of entries.
+When it has caught up, the caller knows the txid up to which it has read and goes on with live
+entries from there, or keeps reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from operator import attrgetter
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from server.storage.journal.clock_steps import ClockSteps
+from server.storage.journal.errors import Event, JournalUnreadable, Notice, reason
+from server.storage.journal.files import FileTable, JournalFile, SourceCache
+from server.storage.journal.format.entry import Entry, Kind, Topic
+from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
+from server.storage.journal.format.layout import (
+    BODY_LENGTH,
+    CLIENT,
+    EXTRAS_LENGTH,
+    KIND,
+    ORIGIN,
+    RECORD_SIZE,
+    SEQUENCE,
+    TIMESTAMP,
+    TOPIC,
+    TXID,
+    FormatError,
+    Row,
+)
+from server.storage.journal.format.records import (
+    CHUNK,
+    Names,
+    read_bodies,
+    read_intact_bodies,
+    read_intact_records,
+    read_rows,
+)
+from server.storage.journal.index import unpack_topic_index
+from server.storage.journal.read.batch_sizes import NOTHING_MEASURED, Measured, measured_rows
+from server.storage.journal.read.bookmarks import Span
+from server.storage.journal.read.entry_batch import NOTHING, Stretch
+from server.storage.journal.read.entry_filter import broken, choose
+from server.storage.journal.read.raw_batch import NO_PASSAGE, Passage, Unread
+from server.storage.journal.storage import Source
+
+_MOST_LOOKED_AT: Final = 8192
+"""Limit of records that one call of `read` examines when few of them are wanted."""
+
+_MOST_PER_WANTED: Final = 4
+"""Limit of records for each wanted one up to which all of them are read at once."""
+
+_TXID_OF: Final = attrgetter("txid")
+_ATTEMPTS: Final = 3  # to open a file, which may be moved between look-up and open
+
+_Found = TypeVar("_Found", Stretch, Passage, Measured)
+
+Wanted = Callable[[Topic], bool]
+Entries = npt.NDArray[np.uint32]
+
+
+class _Wanted(dict[int, bool]):
+    """Caches by topic number whether a topic is wanted."""
+
+    __slots__ = ("_names", "_wanted")
+
+    def __init__(self, names: Names, wanted: Wanted | None) -> None:
+        super().__init__()
+        self._names = names
+        self._wanted = wanted
+
+    def __missing__(self, number: int) -> bool:
+        topic = self._names.topics.get(number)
+        answer = self._wanted is None or topic is None or self._wanted(topic)
+        self[number] = answer
+        return answer
+
+
+@dataclass(slots=True)
+class _Open:
+    """The file that a cursor is in.
+
+    Attributes:
+        file: its entry in the file table.
+        source: its bytes.
+        names: its topics and origins.
+        wanted: caches by topic number whether the topic is wanted.
+        entries: the numbers of the wanted entries, if the file has a topic index.
+    """
+
+    file: JournalFile
+    source: Source
+    names: Names
+    wanted: _Wanted
+    entries: Entries | None
+
+
+class Cursor:
+    """A place in the log that moves forward.
+
+    Args:
+        table: the files of the log.
+        cache: opens them.
+        durable: returns the last txid that may be read.
+        span: the part of the log to read.
+        wanted: predicate: true for topics whose entries are wanted; None for all.
+        kinds: the kinds of entry to return.
+        notice: called on damage.
+        steps: the steps of the wall clock, by place in the log.
+
+    Attributes:
+        position: the txid up to which the log has been read; unwanted entries count as read.
+        is_finished: the end of the span has been reached; nothing more will come.
+    """
+
+    def __init__(
+        self,
+        table: FileTable,
+        cache: SourceCache,
+        durable: Callable[[], int],
+        span: Span,
+        wanted: Wanted | None,
+        kinds: frozenset[Kind],
+        notice: Callable[[Notice], None],
+        steps: ClockSteps,
+    ) -> None:
+        self._correction = steps.correction
+        self.position = span.after
+        self.is_finished = False
+        self._table = table
+        self._cache = cache
+        self._durable = durable
+        self._span = span
+        self._not_before = span.not_before
+        self._wanted = wanted
+        self._kinds = kinds
+        self._kinds_as_bits = sum(1 << kind for kind in kinds)
+        self._notice = notice
+        self._open: _Open | None = None
+        self._check_last()
+
+    @property
+    def is_caught_up(self) -> bool:
+        """True if everything on stable storage has been read."""
+        return self.is_finished or self.position >= self._durable()
+
+    @property
+    def must_decompress(self) -> bool:
+        """True if the next read has to decompress a file, which is slow."""
+        place, txid = self._open, self.position + 1
+        if self.is_caught_up or (place is not None and txid < (place.file.end_txid or txid + 1)):
+            return False
+        file = self._table.covering(txid)
+        return file is not None and file.path.suffix == ".gz" and not self._cache.holds(file.path)
+
+    def decompress(self) -> None:
+        """Decompress the next file into the cache, on any thread."""
+        file = self._table.covering(self.position + 1)
+        with contextlib.suppress(OSError):  # the next read reports it
+            if file is not None:
+                self._cache.open(file.path)
+
+    def ask_again(self) -> None:
+        """Drop the cached answers of `wanted`, which have changed."""
+        self._open = None
+
+    def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[Entry]:
+        """Read on.
+
+        Args:
+            most_entries: limit of entries to return.
+            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
+
+        Returns:
+            The next entries. An empty list does not mean the end: see `is_caught_up`.
+
+        Raises:
+            JournalUnreadable: they cannot be read at the moment; the cursor has not moved.
+        """
+        return self.read_on(most_entries, most_bytes).entries()
+
+    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
+        """Read on as `read` does; return the entries as a `Stretch`, without creating objects."""
+        try:
+            return self._search(partial(self._stretch, most_entries, most_bytes)) or NOTHING
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
+        """Read on as `read` does; return the entries packed as in the file."""
+        try:
+            return self._search(partial(self._packed, most_entries, most_bytes)) or NO_PASSAGE
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
+        """Read on for forwarding entries; times and names in the span are ignored. See `read`.
+
+        Args:
+            most_entries: limit of entries to examine together.
+            most_bytes: bytes of bodies after which to stop; the last body may go beyond.
+        """
+        try:
+            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_PASSAGE
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def measure(self) -> Measured:
+        """Read on without bodies; return the txids and sizes of the entries. See `read`.
+
+        Damaged bodies are not detected; times and names in the span are ignored.
+        """
+        try:
+            return self._search(self._measure) or NOTHING_MEASURED
+        except OSError as problem:
+            raise JournalUnreadable(reason(problem)) from None
+
+    def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
+        """Read on until something is found, the end or the limit of records is reached."""
+        looked_at = 0
+        while looked_at < _MOST_LOOKED_AT and not self.is_finished:
+            durable = self._durable()  # before the table: a durable entry has its file there
+            if self.position >= durable:
+                break
+            place = self._enter()
+            self._check_last()  # the log may begin after the last txid of the span
+            if place is None or self.is_finished:
+                break
+            before = self.position
+            found = read(place, durable)
+            looked_at += max(self.position - before, 1)
+            if found:
+                return found
+        return None
+
+    def _enter(self) -> _Open | None:
+        """Open the file with the next entry and return it; None if it does not exist yet."""
+        place = self._open
+        txid = self.position + 1
+        if place is not None:
+            if place.file.seal is None:
+                place.file = self._table.find(place.file.number) or place.file
+            end = place.file.end_txid
+            if place.file.first_txid <= txid and (end is None or txid < end):
+                return place
+        file = self._table.covering(txid)
+        for _ in range(_ATTEMPTS):
+            if file is None:
+                return None
+            try:
+                source = self._cache.open(file.path)
+            except FileNotFoundError:  # it has just been moved, or removed
+                file = self._table.covering(txid)
+                continue
+            self.position = max(self.position, file.first_txid - 1)
+            names = file.read_names(source)
+            wanted = _Wanted(names, self._wanted)
+            place = _Open(file, source, names, wanted, self._entries(file, names))
+            self._open = place
+            return place
+        if file is None:
+            return None
+        raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
+
+    def _entries(self, file: JournalFile, names: Names) -> Entries | None:
+        """Return the numbers of the wanted entries of a file; None without a topic index."""
+        if self._wanted is None or file.seal is None:
+            return None
+        try:
+            data = sibling(file.path, TOPIC_INDEX).read_bytes()
+            postings = unpack_topic_index(data, file.seal.count)
+        except (OSError, FormatError):
+            return None
+        chosen = [
+            numbers
+            for topic, numbers in postings.items()
+            if topic not in names.topics or self._wanted(names.topics[topic])
+        ]
+        return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
+
+    def _bounds(self, place: _Open, durable: int) -> tuple[int, int]:
+        """Return the number of the next record of a file, and the end of those to be read."""
+        first, end = place.file.first_txid, durable + 1
+        if place.file.end_txid is not None:
+            end = min(end, place.file.end_txid)
+        if self._span.last is not None:
+            end = min(end, self._span.last + 1)
+        return self.position + 1 - first, end - first
+
+    def _packed(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+        """Return entries as in the file, unless each has to be tested, or few are wanted."""
+        span = self._span
+        is_limited = span.before is not None or self._not_before or span.until
+        if not is_limited and not self._is_sparse(place, most_entries):
+            return self._passage(most_entries, most_bytes, place, durable)
+        stretch = self._stretch(most_entries, most_bytes, place, durable)
+        return Passage(*stretch.packed(), place.names)
+
+    def _is_sparse(self, place: _Open, most: int) -> bool:
+        """Return whether few of the next entries of a file are wanted."""
+        if place.entries is None:
+            return False
+        start = self.position + 1 - place.file.first_txid
+        index = int(np.searchsorted(place.entries, start))
+        near = place.entries[index : index + most]
+        return len(near) > 0 and int(near[-1] - near[0]) > _MOST_PER_WANTED * len(near)
+
+    def _passage(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+        first, source = place.file.first_txid, place.source
+        start, end = self._bounds(place, durable)
+        if place.entries is not None:
+            index = int(np.searchsorted(place.entries, start))
+            start = min(int(place.entries[index]), end) if index < len(place.entries) else end
+        stop = min(start + most_entries, end)
+        block = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
+        if len(block) < RECORD_SIZE * (stop - start):  # the file has been cut short
+            block = bytes(RECORD_SIZE * (stop - start))
+        names = place.names
+        records, parts, looked_at, damaged = choose(
+            block,
+            first + start,
+            source.size,
+            self._kinds_as_bits,
+            place.wanted,
+            names.topics,
+            names.origins,
+            most_bytes,
+        )
+        bodies = [source.read(offset, upto - offset) for offset, upto in parts]
+        found = Passage(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
+        if lost := broken(found.records, found.bodies):
+            for position in lost:
+                self._report(place, found.txid(position))
+        if damaged:
+            self._report(place, damaged[0], len(damaged))
+        if lost or damaged:
+            unread = [found.without_body(position) for position in lost]
+            unread += [Unread(txid) for txid in damaged if self._may_want(place, txid)]
+            found = found.pick(sorted(set(range(len(found))).difference(lost)))
+            found.unread = sorted(unread, key=_TXID_OF)
+        self.position = first + start + looked_at - 1
+        self._check_last()
+        return found
+
+    @staticmethod
+    def _may_want(place: _Open, txid: int) -> bool:
+        """Return whether an entry with a damaged record may be wanted."""
+        entries, number = place.entries, txid - place.file.first_txid
+        return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
+
+    def _stretch(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Stretch:
+        first = place.file.first_txid
+        start, end = self._bounds(place, durable)
+        found, reached = self._rows(place, start, end, most_entries)
+        rows, ends = self._within_span(found)
+        if ends:
+            reached = rows[-1][TXID] + 1 - first if rows else start
+        kinds, wanted = self._kinds, place.wanted
+        chosen = [row for row in rows if row[KIND] in kinds and wanted[row[TOPIC]]]
+        fitting = _fitting(chosen, most_bytes)
+        if fitting < len(chosen):
+            del chosen[fitting:]
+            ends = False
+            reached = chosen[-1][TXID] + 1 - first
+        stretch = self._with_bodies(place, chosen)  # before the position moves: it may raise
+        self.is_finished = ends
+        self.position = first + reached - 1
+        self._check_last()
+        return stretch
+
+    def _measure(self, place: _Open, durable: int) -> Measured:
+        first = place.file.first_txid
+        start, end = self._bounds(place, durable)
+        stop = min(start + CHUNK, end)
+        records = None
+        if place.entries is None:
+            records = read_intact_records(place.source, first, start, stop)
+        if records is None:
+            found, stop = self._rows(place, start, end, CHUNK)
+            kinds, wanted = self._kinds, place.wanted
+            measured = measured_rows(
+                row for row in found if row[KIND] in kinds and wanted[row[TOPIC]]
+            )
+        else:
+            topics = [one for one in np.unique(records["topic"]).tolist() if place.wanted[one]]
+            chosen = records[
+                np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
+            ]
+            measured = Measured(
+                chosen["txid"].astype(np.int64),
+                chosen["body_length"].astype(np.int64),
+                int(chosen["timestamp"][0]) if len(chosen) else 0,
+            )
+        self.position = first + stop - 1
+        self._check_last()
+        return measured
+
+    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
+        """Return the next intact records of a file that may be wanted, and their end number."""
+        first, source = place.file.first_txid, place.source
+        stop = min(start + most, end)
+        if place.entries is not None:
+            index = int(np.searchsorted(place.entries, start))
+            numbers = [int(one) for one in place.entries[index : index + most] if one < end]
+            if not numbers:
+                return [], end
+            if numbers[-1] - numbers[0] > _MOST_PER_WANTED * len(numbers):
+                single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
+                reached = numbers[-1] + 1 if len(numbers) == most else end
+                return [row for row in single if row is not None], reached
+            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MOST_PER_WANTED * most)
+        found = read_rows(source, first, start, stop)
+        rows = [row for row in found if row is not None]
+        if len(rows) < len(found):
+            self._report(place, first + start + found.index(None), len(found) - len(rows))
+        return rows, stop
+
+    def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
+        """Return the entries inside the span by time and name, and whether the span ends there."""
+        span = self._span
+        if span.before is None and not self._not_before and not span.until:
+            return rows, False
+        within: list[Row] = []
+        for row in rows:
+            moment = row[TIMESTAMP] + self._correction(row[TXID])
+            if span.before is not None and moment >= span.before:
+                return within, True
+            if moment < self._not_before:
+                continue
+            self._not_before = 0  # a later step back of the clock must not hide entries
+            if (row[CLIENT], row[SEQUENCE]) in span.until:
+                if span.includes_end:
+                    within.append(row)
+                return within, True
+            within.append(row)
+        return within, False
+
+    def _with_bodies(self, place: _Open, rows: Sequence[Row]) -> Stretch:
+        """Return entries with their bodies, without the damaged ones."""
+        names, intact = place.names, read_intact_bodies(place.source, rows)
+        if (
+            intact is not None
+            and names.topics.keys() >= {row[TOPIC] for row in rows}
+            and names.origins.keys() >= {row[ORIGIN] for row in rows}
+        ):
+            return Stretch(rows, intact, names)
+        intact_rows, intact = [], []
+        for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
+            if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
+                self._report(place, row[TXID])
+            else:
+                intact_rows.append(row)
+                intact.append(data)
+        return Stretch(intact_rows, intact, names)
+
+    def _check_last(self) -> None:
+        last = self._span.last
+        if last is not None and self.position >= last:
+            self.is_finished = True
+
+    def _report(self, place: _Open, txid: int, count: int = 1) -> None:
+        path = str(place.file.path)
+        what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+        text = f"{path}: {what} damaged, and left out of replays"
+        self._notice(Notice(Event.DAMAGED, text, path, txid))
+
+
+def _fitting(rows: Sequence[Row], most_bytes: int) -> int:
+    """Return how many of the entries to read, so that only the last goes beyond a size."""
+    lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
+    if sum(lengths) < most_bytes:
+        return len(rows)
+    return bisect_left(list(accumulate(lengths)), most_bytes) + 1

@@ -1,0 +1,111 @@
+"""A stretch of the log: entries that are read together.
+
+Creating an `Entry` per record dominates the cost of a replay. So replays iterate over runs that
+share topic and origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from server.storage.journal.format.entry import Entry, Origin, Topic
+from server.storage.journal.format.layout import (
+    BODY_START,
+    EXTRAS_LENGTH,
+    ORIGIN,
+    RECORD,
+    TOPIC,
+    Row,
+)
+from server.storage.journal.format.records import Names, entry_of, no_names
+
+_ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
+
+
+class Run(NamedTuple):
+    """Consecutive entries with the same topic and origin.
+
+    Attributes:
+        topic: the topic that they were published to.
+        origin: user and replication path.
+        rows: their records.
+        data: their bodies, with the extras.
+    """
+
+    topic: Topic
+    origin: Origin
+    rows: Sequence[Row]
+    data: Sequence[bytes]
+
+    @property
+    def has_extras(self) -> bool:
+        """True if they have correlation ids, or SOW keys that their publisher gave."""
+        return self.rows[0][EXTRAS_LENGTH] > 0
+
+    def entry(self, position: int) -> Entry:
+        """Return the entry at a position."""
+        return entry_of(self.rows[position], self.data[position], self.topic, self.origin)
+
+    def column(self, field: int) -> list[int]:
+        """Return one field of all records."""
+        return [row[field] for row in self.rows]
+
+    def pick(self, positions: Sequence[int]) -> Run:
+        """Return the entries at the positions, in their order, as a run."""
+        if len(positions) == len(self.rows):
+            return self
+        rows, data = self.rows, self.data
+        return self._replace(
+            rows=[rows[position] for position in positions],
+            data=[data[position] for position in positions],
+        )
+
+
+class Stretch:
+    """Some entries of one journal file, in order.
+
+    Args:
+        rows: their records, which are intact.
+        data: their bodies with extras, which are intact, too.
+        names: the topics and origins by their numbers.
+    """
+
+    __slots__ = ("_data", "_names", "_rows")
+
+    def __init__(self, rows: Sequence[Row], data: Sequence[bytes], names: Names) -> None:
+        self._rows = rows
+        self._data = data
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def packed(self) -> tuple[bytes, bytes]:
+        """Encode records and bodies as those of a `Passage`."""
+        starts = accumulate(map(len, self._data), initial=0)
+        records = [
+            RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
+            for row, start in zip(self._rows, starts, strict=False)
+        ]
+        return b"".join(records), b"".join(self._data)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the entries in runs of maximum length."""
+        names, start = self._names, 0
+        for _, alike in groupby(self._rows, _ALIKE):
+            rows = list(alike)
+            first, data = rows[0], self._data[start : start + len(rows)]
+            start += len(rows)
+            topic, origin = names.topics[first[TOPIC]], names.origins[first[ORIGIN]]
+            yield Run(topic, origin, rows, data)
+
+    def entries(self) -> list[Entry]:
+        """Return the entries as objects."""
+        return [run.entry(position) for run in self.runs() for position in range(len(run.rows))]
+
+
+NOTHING: Final = Stretch((), (), no_names())
+"""No entries."""

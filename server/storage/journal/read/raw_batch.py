@@ -1,0 +1,211 @@
+"""A passage of the log: entries packed as in the file, for forwarding.
+
+Callers that need the fields of entries take rows, and runs of rows (`stretch`). To send entries to
+another instance, or to subscribers, it is enough that they are intact, and that their topics and
+origins are known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from server.storage.journal.format.entry import Entry, Origin, Topic
+from server.storage.journal.format.layout import (
+    BODY_LENGTH,
+    BODY_START,
+    EXTRAS_HEAD,
+    EXTRAS_LENGTH,
+    ORIGIN,
+    RECORD,
+    RECORD_SIZE,
+    TIMESTAMP,
+    TOPIC,
+    TXID,
+    Row,
+)
+from server.storage.journal.format.records import RECORD_TYPE, Names, entry_of, no_names
+from server.storage.journal.read.entry_batch import Run, Stretch
+from server.storage.journal.read.entry_filter import alike, cut, pick
+
+
+class Unread(NamedTuple):
+    """An entry that cannot be read: it is damaged.
+
+    Attributes:
+        txid: its txid.
+        run: the entry without its body, if only the body is damaged; else None, and its publisher
+            and topic are not known.
+    """
+
+    txid: int
+    run: Run | None = None
+
+
+class PackedRun:
+    """Consecutive entries with the same topic and origin, all or none of which have extras.
+
+    Args:
+        topic: the topic that they were published to.
+        origin: user and replication path.
+        records: their records, as in a `Passage`.
+        bodies: their bodies, likewise.
+        has_extras: they have correlation ids, or SOW keys that their publisher gave.
+
+    Attributes:
+        topic: see above.
+        origin: see above.
+        records: see above.
+        bodies: see above.
+        has_extras: see above.
+    """
+
+    __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
+
+    def __init__(
+        self, topic: Topic, origin: Origin, records: bytes, bodies: bytes, *, has_extras: bool
+    ) -> None:
+        self.topic = topic
+        self.origin = origin
+        self.records = records
+        self.bodies = bodies
+        self.has_extras = has_extras
+
+    def __len__(self) -> int:
+        return len(self.records) // RECORD_SIZE
+
+    def data(self) -> list[bytes]:
+        """Return the bodies one by one, with the extras."""
+        return cut(self.records, self.bodies)
+
+    def entry(self, position: int) -> Entry:
+        """Return the entry at a position."""
+        return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
+
+    def pick(self, positions: Sequence[int]) -> PackedRun:
+        """Return the entries at the positions, in their order."""
+        records = pick(self.records, positions)
+        return PackedRun(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
+
+
+class Passage:
+    """Some entries of one journal file, in order. All of them are intact.
+
+    Args:
+        records: as in the file, except that each has its body's offset in `bodies`.
+        bodies: bodies with extras; there may be others between them.
+        names: the topics and origins by their numbers.
+        unread: damaged entries that were left out, in order.
+
+    Attributes:
+        records: see above.
+        bodies: see above.
+        names: see above.
+        unread: see above.
+    """
+
+    __slots__ = ("bodies", "names", "records", "unread")
+
+    def __init__(
+        self, records: bytes, bodies: bytes, names: Names, unread: Sequence[Unread] = ()
+    ) -> None:
+        self.records = records
+        self.bodies = bodies
+        self.names = names
+        self.unread = unread
+
+    def __bool__(self) -> bool:
+        """Return whether there are entries, or damaged ones."""
+        return bool(self.records or self.unread)
+
+    def __len__(self) -> int:
+        return len(self.records) // RECORD_SIZE
+
+    def txid(self, position: int) -> int:
+        """Return the txid of the entry at a position."""
+        txid: int = RECORD.unpack_from(self.records, position * RECORD_SIZE)[TXID]
+        return txid
+
+    def columns(self) -> npt.NDArray[np.void]:
+        """Return the records of the entries, in order, as one array of RECORD_TYPE."""
+        return np.frombuffer(self.records, RECORD_TYPE)
+
+    def entry(self, position: int) -> Entry:
+        """Return the entry at a position."""
+        row, data = _parts(self.records, self.bodies, position)
+        return entry_of(row, data, self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]])
+
+    def data(self) -> list[bytes]:
+        """Return the bodies one by one, with the extras."""
+        return cut(self.records, self.bodies)
+
+    def with_given_keys(self) -> npt.NDArray[np.intp]:
+        """Return the positions of the entries that seem to have a SOW key in their extras."""
+        columns = self.columns()
+        positions = np.flatnonzero(columns["extras_length"] >= EXTRAS_HEAD)
+        ends = columns["body_start"][positions] + columns["body_length"][positions]
+        lengths = ends.astype(np.intp) + EXTRAS_HEAD // 2  # after the correlation id's length
+        octets = np.frombuffer(self.bodies, np.uint8)
+        given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
+        return given
+
+    def without_body(self, position: int) -> Unread:
+        """Return the entry at a position as an `Unread`, without its damaged body."""
+        row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
+        run = Run(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
+        return Unread(row[TXID], run)
+
+    @property
+    def last_timestamp(self) -> int:
+        """The time when the last entry was recorded, in microseconds since the Unix epoch."""
+        row = RECORD.unpack_from(self.records, len(self.records) - RECORD_SIZE)
+        timestamp: int = row[TIMESTAMP]
+        return timestamp
+
+    def runs(self) -> Iterator[PackedRun]:
+        """Yield the entries in runs of maximum length."""
+        names, records = self.names, self.records
+        for start, end in alike(records):
+            part = records[start * RECORD_SIZE : end * RECORD_SIZE]
+            row = RECORD.unpack_from(part)
+            topic, origin = names.topics[row[TOPIC]], names.origins[row[ORIGIN]]
+            has_extras = row[EXTRAS_LENGTH] > 0
+            yield PackedRun(topic, origin, part, self.bodies, has_extras=has_extras)
+
+    def stretch(self) -> Stretch:
+        """Return the entries as rows and bodies."""
+        rows = list(RECORD.iter_unpack(self.records))
+        return Stretch(rows, cut(self.records, self.bodies), self.names)
+
+    def pick(self, positions: Sequence[int]) -> Passage:
+        """Return the entries at the positions, in their order."""
+        if len(positions) == len(self):
+            return self
+        return Passage(pick(self.records, positions), self.bodies, self.names, self.unread)
+
+    def part(self, start: int, end: int) -> Passage:
+        """Return the entries from position `start` to before `end`."""
+        if not start and end == len(self):
+            return self
+        records = self.records[start * RECORD_SIZE : end * RECORD_SIZE]
+        return Passage(records, self.bodies, self.names)
+
+    def up_to(self, txid: int) -> Passage:
+        """Return the entries up to a txid."""
+        count = len(self)
+        return self.pick(range(bisect_right(range(count), txid, key=self.txid)))
+
+
+def _parts(records: bytes, bodies: bytes, position: int) -> tuple[Row, bytes]:
+    """Return the record of the entry at a position, and its body with the extras."""
+    row = RECORD.unpack_from(records, position * RECORD_SIZE)
+    start = row[BODY_START]
+    return row, bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
+
+
+NO_PASSAGE: Final = Passage(b"", b"", no_names())
+"""No entries."""

@@ -1,0 +1,489 @@
+"""Recovery at a start: finds the files, checks that they form a log, and finds its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from server.storage.journal.errors import Event, JournalError, Notice, reason
+from server.storage.journal.files import (
+    JournalFile,
+    open_source,
+    read_page,
+    salvage_header,
+    unpack_page,
+)
+from server.storage.journal.format.entry import EVENTS, Kind
+from server.storage.journal.format.file_names import clients_name, journal_files, unfinished_files
+from server.storage.journal.format.layout import (
+    CLIENT,
+    KIND,
+    MARK_SIZE,
+    ORIGIN,
+    RECORD_SIZE,
+    SEQUENCE,
+    SOURCE,
+    SOURCE_TXID,
+    TIMESTAMP,
+    TOPIC,
+    TXID,
+    FileHeader,
+    FormatError,
+    Row,
+    Seal,
+    pack_header,
+)
+from server.storage.journal.format.records import (
+    CHUNK,
+    Names,
+    no_names,
+    read_bodies,
+    read_body,
+    read_rows,
+    scan_columns,
+)
+from server.storage.journal.format.sequence_summary import numbered
+from server.storage.journal.log_end import MOST_IN_COMMIT, Extent, find_extent
+from server.storage.journal.publisher_table import ClientsCache, Sequences, unpack_clients
+from server.storage.journal.recovery.foreign_files import SMALLEST, strangers
+from server.storage.journal.recovery.truncation import cut_off
+from server.storage.journal.runs import decode_runs
+from server.storage.journal.sequence_gaps import Missing, decode_note
+from server.storage.journal.storage import Disk, FileSource
+from server.storage.journal.write.commit_queue import MOST_WAITING, LiveFile, Stream
+from server.storage.journal.write.committer import mark_of
+
+
+@dataclass(slots=True)
+class Found:
+    """The result of recovery.
+
+    Attributes:
+        files: the files with entries; the last may still have free space.
+        live: the last file, opened for writing, if it has free space.
+        extent: the written part of that file.
+        blank: empty files for later.
+        next_number: number of the next file to be made.
+        sequences: the table of publishers.
+        missing: missing sequence numbers of publishers.
+        last_txid: txid of the last entry ever recorded, 0 if there is no trace of any.
+        clients_stored_to: the txid up to which the stored table of publishers is valid.
+        runs: the first txid and the number of each earlier run.
+    """
+
+    files: list[JournalFile]
+    live: LiveFile | None
+    extent: Extent
+    blank: list[LiveFile]
+    next_number: int
+    sequences: Sequences
+    missing: Missing
+    last_txid: int
+    clients_stored_to: int
+    runs: list[tuple[int, int]]
+
+
+class Recovery:
+    """Recovers the log from the files of an instance.
+
+    Args:
+        instance: name of the instance.
+        directory: directory of its journal files.
+        archive: directory of archived files, if there is one.
+        disk: gives access to them.
+        notice: called for each problem that was found and repaired.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        directory: Path,
+        archive: Path | None,
+        disk: Disk,
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self._instance = instance
+        self._directory = directory
+        self._archive = archive
+        self._disk = disk
+        self._notice = notice
+        self._sequences: Sequences = {}
+        self._missing = Missing()
+        self._covered = 0  # the txid up to which the stored table of publishers is valid
+        self._runs: list[tuple[int, int]] = []  # as recorded in the last file
+
+    def run(self) -> Found:
+        """Check all files, cut off an unfinished commit, and rebuild the table of publishers.
+
+        Raises:
+            JournalError: the files do not make up a log.
+            OSError: they cannot be read or written.
+        """
+        for stranger in strangers(self._instance, self._directory, self._archive):
+            raise JournalError(f"{stranger.path}: {stranger.what}")
+        self._read_clients()
+        paths = self._collect()
+        used, blank = self._sort(paths)
+        files: list[JournalFile] = []
+        live, extent = None, Extent()
+        for index, (header, seal, path) in enumerate(used):
+            self._check_chain(files, header, path)
+            is_last = index == len(used) - 1
+            if seal is None and is_last and self._is_writable(path):
+                live, extent = self._recover_live(header, path)
+                file = JournalFile(
+                    header.number, path, header.size, header.first_txid, header.created
+                )
+                file = _with_names(file, live.names)
+            else:
+                # The next file was begun when all of this one was on stable storage.
+                safe = self._covered if is_last else used[index + 1][0].first_txid - 1
+                file = self._full_file(header, seal, path, safe)
+            files.append(file)
+        last = self._check_end(files, extent)
+        if used and used[-1][1] is not None:
+            self._doubt_end(used[-1][2], last)
+        return Found(
+            files,
+            live,
+            extent,
+            blank,
+            max([one.number for one in files] + [one.number for one in blank], default=-1) + 1,
+            self._sequences,
+            self._missing,
+            last,
+            self._covered,
+            self._runs or _runs_in(files),
+        )
+
+    def _collect(self) -> dict[int, Path]:
+        """Return all journal files by number, without gaps; remove unfinished files."""
+        for directory in (self._directory, self._archive):
+            for path in unfinished_files(directory, self._instance) if directory else ():
+                self._disk.remove(path)
+        archived = journal_files(self._archive, self._instance) if self._archive else {}
+        paths = {**archived, **journal_files(self._directory, self._instance)}
+        numbers = sorted(paths)
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                raise JournalError(
+                    f"{self._directory}: the transaction log has a gap: "
+                    f"{_several(before + 1, after - 1)} missing between {paths[before].name} and "
+                    f"{paths[after].name}; put back what is missing, or move {paths[before].name} "
+                    "and everything before it away as well"
+                )
+        return {number: paths[number] for number in numbers}
+
+    def _sort(
+        self, paths: Mapping[int, Path]
+    ) -> tuple[list[tuple[FileHeader, Seal | None, Path]], list[LiveFile]]:
+        """Return the files with entries, and the empty files."""
+        used: list[tuple[FileHeader, Seal | None, Path]] = []
+        blank: list[tuple[int, Path]] = []
+        for number, path in paths.items():
+            header, seal = self._read_header(number, path)
+            if header is None:
+                blank.append((number, path))
+                continue
+            if blank:
+                raise JournalError(
+                    f"{blank[0][1]}: is empty, but later files of the transaction log are not; "
+                    "put back the original, or move it and everything before it away"
+                )
+            used.append((header, seal, path))
+        return used, self._open_blank_files(blank)
+
+    def _read_header(self, number: int, path: Path) -> tuple[FileHeader | None, Seal | None]:
+        header, seal, problem = None, None, ""
+        try:
+            header, seal = unpack_page(read_page(path))
+        except FormatError as error:
+            problem = str(error)
+        if header is None:  # blank or damaged; a file with entries has lost its header page
+            header = salvage_header(open_source(path), number, self._instance)
+            if header is not None and problem:
+                self._notice(Notice(Event.DAMAGED, f"{path}: {problem}", str(path)))
+        if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
+            raise JournalError(
+                f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
+                "put back the original"
+            )
+        if header is not None and header.number != number:
+            raise JournalError(
+                f"{path}: says of itself that it has number {header.number}; "
+                "files of the transaction log must keep their names"
+            )
+        if header is not None and header.instance != self._instance:
+            raise JournalError(
+                f"{path}: was written by the instance '{header.instance}', not by "
+                f"'{self._instance}'; instances must not share their journals"
+            )
+        return header, seal
+
+    def _check_chain(self, files: list[JournalFile], header: FileHeader, path: Path) -> None:
+        expected = files[-1].end_txid if files else None
+        if expected is not None and header.first_txid != expected:
+            raise JournalError(
+                f"{path}: the transaction log has a gap: {files[-1].path.name} ends before entry "
+                f"{expected}, and this file begins with {header.first_txid}; put back the "
+                "original files, or move everything before this one away"
+            )
+
+    def _check_end(self, files: list[JournalFile], extent: Extent) -> int:
+        """Return the txid of the last entry ever recorded, which the files must reach."""
+        if not files:
+            return self._covered
+        end = files[-1].end_txid
+        last = (files[-1].first_txid + extent.count if end is None else end) - 1
+        if last < self._covered:
+            clients = self._directory / clients_name(self._instance)
+            raise JournalError(
+                f"{files[-1].path}: the transaction log ends with entry {last}, but there has "
+                f"been entry {self._covered}: files are missing at the end; put them back, or "
+                f"remove {clients} to go on without what they contained"
+            )
+        return last
+
+    def _doubt_end(self, path: Path, last: int) -> None:
+        """Report that the last file is sealed, but the file after it has no entries.
+
+        Either that file had no commit yet, or it has lost its content; the two look alike.
+        """
+        text = (
+            f"{path}: is full, and no entry follows its last one, {last}, though the log was about "
+            "to go on in another file; if that had any entries, they are lost"
+        )
+        self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+
+    def _is_writable(self, path: Path) -> bool:
+        return path.parent == self._directory and path.suffix != ".gz"
+
+    def _open_blank_files(self, blank: Sequence[tuple[int, Path]]) -> list[LiveFile]:
+        """Open empty files for later; remove the first one that is too small, and all after it."""
+        files: list[LiveFile] = []
+        for number, path in blank:
+            if len(files) < number - blank[0][0] or path.stat().st_size < SMALLEST:
+                self._disk.remove(path)
+            else:
+                files.append(self._open_blank(number, path))
+        return files
+
+    def _open_blank(self, number: int, path: Path) -> LiveFile:
+        descriptor = self._disk.open(path, writable=True)
+        size = path.stat().st_size
+        # A crash may have left part of a first commit, without its header.
+        bottom = max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0)
+        parts = (0, min(MOST_WAITING, bottom)), (bottom, size)
+        cut = cut_off(self._disk, path, descriptor, parts)
+        if cut is not None:
+            text = (
+                f"{path}: a commit that was to be the first of this file had not been finished; "
+                f"what there was of it ({cut.size} bytes) was cut off and {cut.kept}"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+        return LiveFile(number, path, descriptor, size)
+
+    def _full_file(
+        self, header: FileHeader, seal: Seal | None, path: Path, safe: int
+    ) -> JournalFile:
+        file = JournalFile(
+            header.number, path, header.size, header.first_txid, header.created, seal
+        )
+        if seal is None:
+            extent = find_extent(open_source(path), header.first_txid, safe)
+            self._report_damage(path, header, extent)
+            seal = Seal(
+                extent.count,
+                extent.bodies_end,
+                extent.with_extras,
+                extent.first_timestamp,
+                extent.last_timestamp,
+            )
+            file = JournalFile(
+                header.number, path, header.size, header.first_txid, header.created, seal
+            )
+        if header.first_txid + seal.count - 1 > self._covered:
+            self._take_sequences(file, seal)
+        return file
+
+    def _take_sequences(self, file: JournalFile, seal: Seal) -> None:
+        index = file.read_index()
+        if index is not None and not index.notes and not self._missing.missing:
+            for client, span in index.clients.items():
+                self._take(client, span.last, span.time)
+            return
+        source = open_source(file.path)
+        for start in range(0, seal.count, CHUNK):
+            stop = min(start + CHUNK, seal.count)
+            for row in read_rows(source, file.first_txid, start, stop):
+                if row is not None:
+                    is_note = row[KIND] == Kind.MISSING
+                    self._take_row(row, read_bodies(source, [row])[0] if is_note else None)
+
+    def _take_row(self, row: Row, data: bytes | None) -> None:
+        """Update the table of publishers with an entry; a damaged note is skipped."""
+        if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
+            self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
+            if self._missing.missing:
+                self._missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
+        if row[KIND] == Kind.MISSING and data is not None:
+            with suppress(msgspec.MsgspecError):
+                self._missing.take(row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE])
+
+    def _take_rows(
+        self, records: npt.NDArray[np.void], data: Callable[[int], bytes | None]
+    ) -> None:
+        """Update the table of publishers with consecutive entries."""
+        kinds = records["kind"]
+        if self._missing.missing or (kinds == Kind.MISSING).any():
+            for place, row in enumerate(records.tolist()):
+                self._take_row(row, data(place) if row[KIND] == Kind.MISSING else None)
+            return
+        for one in numbered(records):
+            self._take(one.client, one.last, one.time)
+
+    def _take_runs(self, data: bytes) -> None:
+        with suppress(msgspec.MsgspecError):
+            self._runs = decode_runs(data)
+
+    def _take(self, client: int, sequence: int, time: int) -> None:
+        known = self._sequences.get(client, (0, 0))
+        self._sequences[client] = (max(known[0], sequence), max(known[1], time))
+
+    def _recover_live(self, header: FileHeader, path: Path) -> tuple[LiveFile, Extent]:
+        source = FileSource(path)
+        names: Names = no_names()
+
+        visitor = _Learning(names, self._take_row, self._take_rows, self._take_runs)
+        extent = find_extent(source, header.first_txid, self._covered, visitor)
+        self._report_damage(path, header, extent)
+        if header.number and not extent.count:
+            text = (
+                f"{path}: was taken into use behind entry {header.first_txid - 1}, and has no "
+                "entry; if it had any, they are lost"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+        descriptor = self._disk.open(path, writable=True)
+        live = LiveFile(header.number, path, descriptor, source.size, names)
+        self._cut(live, header, extent)
+        self._disk.write(descriptor, pack_header(header), 0)
+        self._disk.sync(descriptor)
+        next_txid = header.first_txid + extent.count
+        place, mark = mark_of(Stream(live, next_txid, extent.count, extent.bodies_end))
+        self._disk.write(descriptor, mark, place)
+        return live, extent
+
+    def _cut(self, live: LiveFile, header: FileHeader, extent: Extent) -> None:
+        """Cut off everything after the end, so that it is never taken for entries."""
+        path, descriptor = live.path, live.descriptor
+        top = live.size - RECORD_SIZE * extent.count
+        if extent.is_marked:
+            self._disk.write(descriptor, bytes(MARK_SIZE), top - RECORD_SIZE)
+        bottom = max(extent.bodies_end, top - 2 * MOST_IN_COMMIT * RECORD_SIZE)
+        end = min(extent.bodies_end + MOST_WAITING, bottom)
+        cut = cut_off(self._disk, path, descriptor, ((extent.bodies_end, end), (bottom, top)))
+        if cut is not None:
+            text = (
+                f"{path}: what follows entry {header.first_txid + extent.count - 1} was cut off "
+                f"({extent.torn} entries, {cut.size} bytes) and {cut.kept}; nothing proves that it "
+                "had been safe, so it may never have been acknowledged"
+            )
+            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+
+    def _report_damage(self, path: Path, header: FileHeader, extent: Extent) -> None:
+        if extent.damaged:
+            txid, count = header.first_txid + extent.damaged[0], len(extent.damaged)
+            what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
+            text = f"{path}: {what} damaged, though known to have been safe; the others are kept"
+            self._notice(Notice(Event.DAMAGED, text, str(path), txid))
+
+    def _read_clients(self) -> None:
+        path = self._directory / clients_name(self._instance)
+        try:
+            cache = unpack_clients(path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, FormatError) as problem:
+            why = reason(problem) if isinstance(problem, OSError) else str(problem)
+            text = f"{path}: {why}; it is rebuilt from the journals"
+            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            return
+        self._use(cache)
+
+    def _use(self, cache: ClientsCache) -> None:
+        self._covered = cache.txid
+        self._sequences = dict(cache.sequences)
+        self._missing = Missing(cache.missing)
+
+
+class _Learning:
+    """Takes the entries of the live file.
+
+    Args:
+        names: filled with the topics and origins that entries define.
+        take: updates the table of publishers with an entry.
+        take_all: updates it with consecutive entries.
+        take_runs: takes the body of an entry about runs.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        take: Callable[[Row, bytes], None],
+        take_all: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
+        take_runs: Callable[[bytes], None],
+    ) -> None:
+        self._names = names
+        self._take = take
+        self._take_all = take_all
+        self._take_runs = take_runs
+
+    def take(self, row: Row, data: bytes) -> None:
+        """See `Visitor.take`."""
+        self._learn(row, data)
+        self._take(row, data)
+
+    def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
+        """See `Visitor.take_all`."""
+        for place in np.flatnonzero(records["kind"] >= Kind.DEFINE_TOPIC).tolist():
+            self._learn(records[place].item(), data(place))
+        self._take_all(records, data)
+
+    def _learn(self, row: Row, data: bytes) -> None:
+        self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
+        if row[KIND] == Kind.RUNS:
+            self._take_runs(data)
+
+
+def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
+    """Return the runs in the last readable entry about runs, in full files."""
+    for file in reversed(files):
+        if file.seal is None:
+            continue
+        source = open_source(file.path)
+        for start, records in scan_columns(source, file.seal.count):
+            for place in reversed(np.flatnonzero(records["kind"] == Kind.RUNS).tolist()):
+                number = start + place
+                rows = read_rows(source, file.first_txid, number, number + 1)
+                data = None if rows[0] is None else read_body(source, rows[0])
+                with suppress(msgspec.MsgspecError):
+                    if data is not None:
+                        return decode_runs(data)
+    return []
+
+
+def _with_names(file: JournalFile, names: Names) -> JournalFile:
+    return JournalFile(
+        file.number, file.path, file.size, file.first_txid, file.created, file.seal, names
+    )
+
+
+def _several(first: int, last: int) -> str:
+    return f"number {first} is" if first == last else f"numbers {first} to {last} are"

@@ -1,0 +1,94 @@
+"""Cuts off the bytes after the end of the log, so that they are never taken for entries.
+
+They may be the rest of an unfinished commit, or have been damaged later; the two cannot always be
+distinguished. So the bytes are kept beside the journal, in a sparse file of the journal's size, at
+the same offsets. Nothing reads or removes that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from server.storage.journal.errors import reason
+from server.storage.journal.format.file_names import CUT
+from server.storage.journal.storage import Disk, FileSource
+
+_PIECE: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE)
+
+Part = tuple[int, int]
+"""Start and end, as offsets in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The bytes that have been cut off.
+
+    Attributes:
+        size: number of bytes that were not zero.
+        kept: text for operators: where the bytes are kept, or why they are not.
+    """
+
+    size: int
+    kept: str
+
+
+def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> Cut | None:
+    """Overwrite parts of a file with zeros, and keep their bytes in another file.
+
+    Args:
+        disk: gives access to the file.
+        path: path of the file.
+        descriptor: descriptor for writing to it.
+        parts: the parts to cut off.
+
+    Returns:
+        A summary of the bytes; None if they were all zeros.
+
+    Raises:
+        OSError: the file cannot be read or written.
+    """
+    source = FileSource(path)
+    pieces = [part for part in _pieces(parts) if source.read(*part) != _ZEROS[: part[1]]]
+    if not pieces:
+        return None
+    size = 0
+    try:
+        kept = f"is kept in {_keep(disk, path, source, pieces)}"
+    except OSError as problem:  # perhaps no space: the log must go on even so
+        kept = f"could not be kept: {reason(problem)}"
+    for offset, length in pieces:
+        size += length - source.read(offset, length).count(0)
+        disk.write(descriptor, _ZEROS[:length], offset)
+    disk.sync(descriptor)
+    return Cut(size, kept)
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    """Split parts into pieces, as offsets and lengths."""
+    for start, end in parts:
+        for offset in range(start, end, _PIECE):
+            yield offset, min(_PIECE, end - offset)
+
+
+def _keep(disk: Disk, path: Path, source: FileSource, pieces: Sequence[Part]) -> Path:
+    """Copy pieces of a file to the same offsets of a new file, and return its path."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}{CUT}{number}")).exists():
+        number += 1
+    descriptor = disk.create(aside)
+    try:
+        for offset, length in pieces:
+            disk.write(descriptor, source.read(offset, length), offset)
+        disk.truncate(descriptor, source.size)
+        disk.sync(descriptor)
+    except OSError:
+        disk.remove(aside)
+        raise
+    finally:
+        disk.close(descriptor)
+    disk.sync_directory(aside.parent)
+    return aside

@@ -1,0 +1,172 @@
+"""The last message of each topic that was removed with its journal.
+
+A reader that resumes at a place before the beginning of the log has to know whether it has missed
+messages of its topics. The log cannot tell, so a note (`.removed.ack`) with the last removed
+message of each topic is stored before a file is removed. If the note is missing, or journals were
+removed by other means, the removed messages are not known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from server.storage.journal.errors import JournalError
+from server.storage.journal.format.entry import MESSAGES, Topic
+from server.storage.journal.format.layout import (
+    FormatError,
+    decode_text,
+    encode_text,
+    with_checksum,
+)
+from server.storage.journal.format.records import scan_columns
+from server.storage.journal.format.side_files import SideFile, check_side_file
+
+if TYPE_CHECKING:
+    from server.storage.journal.files import JournalFile
+    from server.storage.journal.storage import Source
+
+MAGIC: Final = b"AMPGRMVD"
+VERSION: Final = 1
+
+_HEADER: Final = struct.Struct("<8sHHIQQQ")  # magic, version, reserved (2), first, last, topics
+_TOPIC: Final = struct.Struct("<HHQq")  # lengths of two texts, txid, time
+_MOST_TOPICS: Final = 100_000
+_MESSAGES: Final = sorted(MESSAGES)
+
+
+class Gone(NamedTuple):
+    """The last message that has been removed.
+
+    Attributes:
+        txid: its txid; if the messages are not known, the one before the first remaining entry.
+        timestamp: when it was recorded, in microseconds since the Unix epoch; 0 if not known.
+    """
+
+    txid: int
+    timestamp: int
+
+
+class Note(NamedTuple):
+    """The stored knowledge of removed entries.
+
+    Attributes:
+        first: txid of the first entry that the note covers.
+        last: txid of the last entry that the note covers.
+        topics: the last message of each topic.
+    """
+
+    first: int
+    last: int
+    topics: Mapping[Topic, Gone]
+
+
+class Removed:
+    """Keeps the note, on the thread that removes files.
+
+    Args:
+        file: the file that it is stored in.
+        first_txid: txid of the first entry in the log.
+
+    Attributes:
+        is_known: the note reaches up to that entry.
+    """
+
+    def __init__(self, file: SideFile, first_txid: int) -> None:
+        self._file = file
+        nothing = Note(first_txid, first_txid - 1, {})
+        try:
+            data = file.read()
+            note = nothing if data is None else unpack_note(data)
+        except (OSError, FormatError):
+            note = nothing
+        # A kill between the note and the removal leaves a note that reaches further.
+        self.is_known: Final = note is not nothing and note.last >= first_txid - 1
+        self._note = note if note.last == first_txid - 1 else nothing
+
+    def begin_again(self) -> None:
+        """Store that nothing is known of the entries before the first one."""
+        with suppress(OSError, JournalError):  # the next start tries again
+            self._file.store(pack_note(self._note))
+
+    def take_note(self, file: JournalFile, source: Source) -> None:
+        """Add the last messages of a full file that is to be removed to the note, and store it.
+
+        Raises:
+            OSError: the file cannot be read.
+            JournalError: the note cannot be stored.
+        """
+        note, end = self._note, file.end_txid or file.first_txid
+        first, topics = note.first, {**note.topics, **_last_messages(file, source)}
+        if len(topics) > _MOST_TOPICS:
+            first, topics = end, {}
+        note = Note(first, end - 1, topics)
+        self._file.store(pack_note(note))
+        self._note = note
+
+    def lost(self, wanted: Callable[[Topic], bool], after: int, first_txid: int) -> Gone | None:
+        """Return the last removed message after an entry; None if a reader has missed nothing.
+
+        Args:
+            wanted: predicate: true for topics that matter.
+            after: the txid of the entry.
+            first_txid: txid of the first entry in the log.
+        """
+        if after >= first_txid - 1:
+            return None
+        note = self._note
+        if after < note.first - 1 or note.last < first_txid - 1:
+            return Gone(first_txid - 1, 0)
+        gone = (one for topic, one in note.topics.items() if one.txid > after and wanted(topic))
+        return max(gone, default=None)
+
+
+def _last_messages(file: JournalFile, source: Source) -> dict[Topic, Gone]:
+    """Find the last message of each topic in a full file."""
+    topics = file.read_names(source).topics
+    found: dict[Topic, Gone] = {}
+    for _, block in scan_columns(source, file.seal.count if file.seal else 0):
+        messages = block[np.isin(block["kind"], _MESSAGES)][::-1]
+        numbers, places = np.unique(messages["topic"], return_index=True)
+        for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
+            if number in topics:
+                last = messages[place]
+                found.setdefault(topics[number], Gone(int(last["txid"]), int(last["timestamp"])))
+        if len(found) >= len(topics) - 1:  # one number stands for no topic
+            break
+    return found
+
+
+def pack_note(note: Note) -> bytes:
+    """Encode a note as the bytes of its file."""
+    parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first, note.last, len(note.topics))]
+    for topic, gone in note.topics.items():
+        texts = encode_text(topic.message_type), encode_text(topic.name)
+        parts += (_TOPIC.pack(*map(len, texts), *gone), *texts)
+    return with_checksum(b"".join(parts))
+
+
+def unpack_note(data: bytes) -> Note:
+    """Decode a stored note.
+
+    Raises:
+        FormatError: it is damaged, or of another kind.
+    """
+    check_side_file(data, MAGIC, VERSION, _HEADER.size, "a removed.ack file")
+    _, _, _, _, first, last, count = _HEADER.unpack_from(data)
+    topics: dict[Topic, Gone] = {}
+    place = _HEADER.size
+    for _ in range(count):
+        of_type, of_name, txid, timestamp = _TOPIC.unpack_from(data, place)
+        place += _TOPIC.size
+        message_type = decode_text(data[place : place + of_type])
+        place += of_type
+        topics[Topic(message_type, decode_text(data[place : place + of_name]))] = Gone(
+            txid, timestamp
+        )
+        place += of_name
+    return Note(first, last, topics)

@@ -1,0 +1,336 @@
+"""Repair of damaged records from accounts of other instances.
+
+No field of a damaged record can be used. But its place gives the txid. The position of its body is
+known if the records of its neighbours are intact, since bodies lie back to back. And the bytes of
+the body are hardly damaged at the same time. So an account of the entry from another instance can
+be checked: if its length and checksum fit the body in the file, its other fields are accepted, and
+the record is rebuilt.
+
+For several consecutive damaged records, the joint range of their bodies is known. They are
+separated from both ends inwards, by the lengths in the accounts, each of which is checked.
+
+An account has no time of recording in this log; the repair takes the time of the entry before. Nor
+does it have the flag for late entries, which is set for all that came from other instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.storage.journal.format.entry import EVENTS, Origin, Topic
+from server.storage.journal.format.layout import (
+    BODY_LENGTH,
+    BODY_START,
+    CLIENT,
+    EXTRAS_LENGTH,
+    HEAD,
+    KIND,
+    LAG_UNKNOWN,
+    LATE,
+    PAGE,
+    RECORD_SIZE,
+    SEQUENCE,
+    TIMESTAMP,
+    crc32c,
+    with_checksum,
+)
+from server.storage.journal.format.records import CHUNK, read_rows
+
+if TYPE_CHECKING:
+    from server.storage.journal.files import FileTable, JournalFile, SourceCache
+    from server.storage.journal.format.layout import Row
+    from server.storage.journal.format.records import Names
+    from server.storage.journal.repair.index_rebuild import Reindexing
+    from server.storage.journal.storage import Disk, Source
+
+MOST_TOGETHER: Final = 256
+"""Limit of consecutive damaged records that are repaired together."""
+
+_NEIGHBOURS: Final = 8  # entries on each side, by which other instances can find the place
+
+
+class Gap(NamedTuple):
+    """Consecutive entries with damaged records.
+
+    Attributes:
+        first: txid of the first.
+        last: txid of the last.
+        before: identity and number of some entries before them, the nearest first.
+        behind: identity and number of some entries after them.
+    """
+
+    first: int
+    last: int
+    before: tuple[tuple[int, int], ...]
+    behind: tuple[tuple[int, int], ...]
+
+
+class Account(NamedTuple):
+    """The fields of an entry from another instance, translated into those of this log.
+
+    Attributes:
+        txid: the txid that the entry must have; 0 if it is not known.
+        client: the identity of its publisher.
+        sequence: its publisher's number.
+        source_txid: its txid where it was published first, see `Entry`.
+        source: hash of the instance that it came from, 0 for none.
+        kind: the kind of entry.
+        sow_key: its SOW key.
+        expiration: its lifetime in seconds.
+        body_length: bytes of its body.
+        extras_length: bytes of the extras after it.
+        checksum: checksum of both.
+        topic: the topic that it was published to.
+        origins: selects its user and replication path, or a substitute, from known origins.
+    """
+
+    txid: int
+    client: int
+    sequence: int
+    source_txid: int
+    source: int
+    kind: int
+    sow_key: int
+    expiration: int
+    body_length: int
+    extras_length: int
+    checksum: int
+    topic: Topic
+    origins: Callable[[Iterable[Origin]], Origin | None]
+
+    @property
+    def length(self) -> int:
+        """The bytes of body and extras."""
+        return self.body_length + self.extras_length
+
+
+class _Place(NamedTuple):
+    """The range of the bodies of damaged records, and the time of their entries."""
+
+    start: int
+    end: int
+    timestamp: int
+
+
+class Restoring:
+    """Finds and repairs damaged records of a log.
+
+    Args:
+        table: the files of the log.
+        cache: opens them.
+        disk: writes to them.
+        durable: returns the txid of the last entry on stable storage.
+        reindexing: rebuilds the indexes of changed files.
+    """
+
+    def __init__(
+        self,
+        table: FileTable,
+        cache: SourceCache,
+        disk: Disk,
+        durable: Callable[[], int],
+        reindexing: Reindexing,
+    ) -> None:
+        self._table: Final = table
+        self._cache: Final = cache
+        self._disk: Final = disk
+        self._durable: Final = durable
+        self._reindexing: Final = reindexing
+
+    def gaps(self, txid: int) -> list[Gap]:
+        """Find the damaged records among some thousand from an entry on in the same file.
+
+        Those of compressed files are left out, for they cannot be replaced.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        file = self._table.mendable(txid)
+        if file is None:
+            return []
+        rows = _Rows(self._cache.open(file.path), file, self._durable())
+        start = txid - file.first_txid
+        found: list[Gap] = []
+        for number in range(start, min(start + CHUNK, rows.count)):
+            if rows[number] is not None:
+                continue
+            damaged = file.first_txid + number
+            if found and found[-1].last == damaged - 1 < found[-1].first + MOST_TOGETHER - 1:
+                found[-1] = found[-1]._replace(last=damaged)
+            else:
+                found.append(Gap(damaged, damaged, (), ()))
+        return [self._with_neighbours(gap, file, rows) for gap in found]
+
+    @staticmethod
+    def _with_neighbours(gap: Gap, file: JournalFile, rows: _Rows) -> Gap:
+        def names(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+            near = (rows[number] for number in numbers if 0 <= number < rows.count)
+            events = [row for row in near if row is not None and row[KIND] in EVENTS]
+            return tuple((row[CLIENT], row[SEQUENCE]) for row in events[:_NEIGHBOURS])
+
+        first, last = gap.first - file.first_txid, gap.last - file.first_txid
+        before = names(range(first - 1, first - 1 - 4 * _NEIGHBOURS, -1))
+        return gap._replace(before=before, behind=names(range(last + 1, last + 4 * _NEIGHBOURS)))
+
+    def restore(
+        self, gap: Gap, accounts: Sequence[Account], is_elsewhere: Callable[[Account], bool]
+    ) -> dict[int, Account]:
+        """Rebuild records from accounts that pass the checks, on stable storage.
+
+        Args:
+            gap: the damaged records.
+            accounts: accounts of entries; the better ones first.
+            is_elsewhere: predicate: true for an entry that is elsewhere in the log, so that it
+                cannot be one of these.
+
+        Returns:
+            By txid, the entries with repaired records.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        file = self._table.mendable(gap.first)
+        if file is None:
+            return {}
+        source = self._cache.open(file.path)
+        rows = _Rows(source, file, self._durable())
+        first, last = gap.first - file.first_txid, gap.last - file.first_txid
+        if any(rows[number] is not None for number in range(first, last + 1)):
+            return {}  # the gap has changed since `gaps`
+        place = _place_of(rows, file, first, last)
+        names = file.read_names(source)
+        topics = {topic: number for number, topic in names.topics.items()}
+        known = [one for one in accounts if one.topic in topics and _origin(one, names) is not None]
+        placed = _put_in_place(gap, place, known, source, is_elsewhere)
+        if not placed:
+            return {}
+        records = [
+            (
+                source.size - RECORD_SIZE * (txid - file.first_txid + 1),
+                _record(txid, start, place.timestamp, account, topics, names),
+            )
+            for txid, start, account in placed
+        ]
+        self._reindexing.drop(file.number)  # first: indexes must not outlive their records
+        self._disk.replace(file.path, records)
+        self._reindexing.make_again(file.number)
+        return {txid: account for txid, _, account in placed}
+
+
+class _Rows:
+    """The records of a file, by number, read some thousand at a time."""
+
+    def __init__(self, source: Source, file: JournalFile, durable: int) -> None:
+        end = durable + 1 if file.end_txid is None else file.end_txid
+        self.count = end - file.first_txid
+        self._source = source
+        self._first_txid = file.first_txid
+        self._chunks: dict[int, Sequence[Row | None]] = {}
+
+    def __getitem__(self, number: int) -> Row | None:
+        chunk, place = divmod(number, CHUNK)
+        rows = self._chunks.get(chunk)
+        if rows is None:
+            start = chunk * CHUNK
+            stop = min(start + CHUNK, self.count)
+            rows = self._chunks[chunk] = read_rows(self._source, self._first_txid, start, stop)
+        return rows[place] if place < len(rows) else None
+
+
+def _place_of(rows: _Rows, file: JournalFile, first: int, last: int) -> _Place:
+    """Return the range of the bodies of some entries; an unknown bound is 0."""
+    before = rows[first - 1] if first else None
+    behind = rows[last + 1] if last + 1 < rows.count else None
+    start = PAGE if not first else 0
+    if before is not None:
+        start = before[BODY_START] + before[BODY_LENGTH] + before[EXTRAS_LENGTH]
+    end = 0
+    if behind is not None:
+        end = behind[BODY_START]
+    elif last + 1 == rows.count and file.seal is not None:
+        end = file.seal.bodies_end
+    known = [row[TIMESTAMP] for row in (before, behind) if row is not None]
+    return _Place(start, end, known[0] if known else file.created)
+
+
+def _put_in_place(
+    gap: Gap,
+    place: _Place,
+    accounts: Sequence[Account],
+    source: Source,
+    is_elsewhere: Callable[[Account], bool],
+) -> list[tuple[int, int, Account]]:
+    """Match accounts to the entries of a gap; return txid, offset of the body, and account."""
+    left = list(accounts)
+
+    def fits(account: Account, txid: int, start: int) -> bool:
+        if account.txid not in (0, txid) or start < PAGE or not (account.length or account.txid):
+            return False
+        is_there = crc32c(source.read(start, account.length)) == account.checksum
+        return is_there and not is_elsewhere(account)
+
+    def best(accounts: Iterable[Account]) -> Account | None:
+        # A short body may be the beginning, or the end, of a longer one.
+        return max(accounts, key=lambda one: (one.txid, one.length), default=None)
+
+    placed: list[tuple[int, int, Account]] = []
+    first, last, start, end = gap.first, gap.last, place.start, place.end
+    while start and first <= last:
+        found = best(one for one in left if fits(one, first, start))
+        if found is None:
+            break
+        left.remove(found)
+        placed.append((first, start, found))
+        first, start = first + 1, start + found.length
+    if end and start > end:
+        return []  # some of the matches must be wrong
+    while end and last >= first:
+        found = best(one for one in left if fits(one, last, end - one.length))
+        if found is None or end - found.length < start:
+            break
+        left.remove(found)
+        last, end = last - 1, end - found.length
+        placed.append((last + 1, end, found))
+    if first == last and start and end:
+        # Its body is damaged as well: `mending` repairs that, once its record is known.
+        for one in left:
+            if one.txid == first and one.length == end - start and not is_elsewhere(one):
+                return [*placed, (first, start, one)]
+    return placed
+
+
+def _origin(account: Account, names: Names) -> int | None:
+    origin = account.origins(names.origins.values())
+    return next((number for number, one in names.origins.items() if one == origin), None)
+
+
+def _record(
+    txid: int,
+    start: int,
+    timestamp: int,
+    account: Account,
+    topics: dict[Topic, int],
+    names: Names,
+) -> bytes:
+    return with_checksum(
+        HEAD.pack(
+            txid,
+            timestamp,
+            account.client,
+            account.sequence,
+            account.source_txid,
+            account.source,
+            account.sow_key,
+            start,
+            account.body_length,
+            account.extras_length,
+            topics[account.topic],
+            _origin(account, names) or 0,
+            account.expiration,
+            account.checksum,
+            account.kind,
+            LATE if account.source else 0,
+            LAG_UNKNOWN,
+        )
+    )

@@ -1,0 +1,172 @@
+"""Missing sequence numbers: refused, though higher ones of the publisher are in the log.
+
+A publisher takes a number for stored when a higher one is acknowledged to it, or named at its
+logon. On one connection that is right, since the server has sent the refusal before. But the
+refusal may have been lost with the connection. So the server keeps refused numbers:
+
+    refused   on the current connection; no higher number has been recorded yet
+    missing   a higher number has been recorded; before that, the log has recorded the gap
+
+At its next logon the server sends the publisher its missing numbers, before its last sequence. When
+the publisher goes on after that, it knows them, and the log records that, too. A number that
+arrives later by way of another instance is missing no longer.
+
+In the log these are entries of their own (`Kind.MISSING`), under the identity that the server makes
+for the publisher. So they are recovered and replicated like others. They add and remove ranges of
+numbers.
+
+Missing numbers are never dropped because of a limit. Above the limit the server refuses a
+publisher's messages until it has been told its missing numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from server.util.ranges import Ranges
+
+MOST_RANGES: Final = 1024
+"""Limit of ranges of one publisher."""
+MOST_NUMBERS: Final = 131_072
+"""Limit of numbers of one publisher: each is sent by itself."""
+
+Pairs: TypeAlias = Sequence[tuple[int, int]]
+"""The first and the last number of ranges."""
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """The content of an entry about missing numbers.
+
+    Attributes:
+        missing: ranges of numbers that are missing from now on.
+        heard: ranges of numbers that the publisher has been told.
+        here: ranges of numbers that are not missing in the log of the instance that recorded it.
+    """
+
+    missing: list[tuple[int, int]] = []
+    heard: list[tuple[int, int]] = []
+    here: list[tuple[int, int]] = []
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Note)
+
+
+def encode_note(note: Note) -> bytes:
+    """Encode a note as the body of an entry."""
+    return _ENCODER.encode(note)
+
+
+def decode_note(body: bytes) -> Note:
+    """Decode the body of an entry.
+
+    Raises:
+        msgspec.MsgspecError: it is no note.
+    """
+    return _DECODER.decode(body)
+
+
+class Missing:
+    """The missing numbers of each publisher.
+
+    Args:
+        rows: the stored missing ranges; see `rows`.
+        most_ranges: limit of ranges of one publisher; see `is_full`.
+        most_numbers: limit of single numbers of one publisher.
+
+    Attributes:
+        refused: ranges that are not in the log yet. Empty most of the time, so that callers check
+            it first.
+        missing: ranges that the log has recorded.
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[tuple[int, int, int]] = (),
+        most_ranges: int = MOST_RANGES,
+        most_numbers: int = MOST_NUMBERS,
+    ) -> None:
+        self.refused: dict[int, Ranges] = {}
+        self.missing: dict[int, Ranges] = {}
+        self._most_ranges = most_ranges
+        self._most_numbers = most_numbers
+        for client, first, last in rows:
+            self.take(client, Note([(first, last)]))
+
+    # Before the log has recorded them.
+
+    def refuse(self, client: int, sequence: int) -> None:
+        """Note a refused number.
+
+        Above the limit it is not kept: no higher number of the publisher will be recorded.
+        """
+        if not self.is_full(client):
+            self.refused.setdefault(client, Ranges()).add(sequence, sequence)
+
+    def is_full(self, client: int) -> bool:
+        """Return whether a publisher's messages are refused until it logs on again."""
+        kept = [some[client] for some in (self.refused, self.missing) if client in some]
+        return len(kept) > 0 and (
+            sum(map(len, kept)) >= self._most_ranges or sum(map(_count, kept)) >= self._most_numbers
+        )
+
+    def due(self, client: int, sequence: int) -> Pairs:
+        """Return the refused ranges to record in the log before a number."""
+        refused = self.refused.get(client)
+        if refused is None:
+            return ()
+        return [(first, min(last, sequence - 1)) for first, last in refused if first < sequence]
+
+    def begin(self, client: int) -> None:
+        """Drop a publisher's refused numbers when it connects or leaves: it sends them again."""
+        self.refused.pop(client, None)
+
+    # After the log has recorded them.
+
+    def take(self, client: int, note: Note, *, is_own: bool = True) -> None:
+        """Apply an entry about missing numbers, of this instance or another one."""
+        for first, last in note.missing:
+            self.missing.setdefault(client, Ranges()).add(first, last)
+            self._remove(self.refused, client, first, last)
+        for first, last in (*note.heard, *(note.here if is_own else ())):
+            self._remove(self.missing, client, first, last)
+
+    def came(self, client: int, first: int, last: int) -> None:
+        """Remove recorded numbers, `first` to `last`; gaps between them are not reported."""
+        self._remove(self.refused, client, first, last)
+        self._remove(self.missing, client, first, last)
+
+    def lacks(self, client: int, sequence: int) -> bool:
+        """Return whether a number is missing."""
+        return client in self.missing and sequence in self.missing[client]
+
+    def upto(self, client: int, sequence: int) -> Pairs:
+        """Return the missing ranges of a publisher, up to a number."""
+        ranges = self.missing.get(client, ())
+        return [(first, min(last, sequence)) for first, last in ranges if first <= sequence]
+
+    def forget(self, clients: Iterable[int]) -> None:
+        """Drop the missing numbers of forgotten publishers."""
+        for client in clients:
+            self.missing.pop(client, None)
+
+    def rows(self) -> Iterator[tuple[int, int, int]]:
+        """Yield all missing ranges: client hash, first and last number."""
+        for client, ranges in self.missing.items():
+            for first, last in ranges:
+                yield client, first, last
+
+    @staticmethod
+    def _remove(of: dict[int, Ranges], client: int, first: int, last: int) -> None:
+        ranges = of.get(client)
+        if ranges is not None:
+            ranges.remove(first, last)
+            if not ranges:
+                del of[client]
+
+
+def _count(ranges: Ranges) -> int:
+    return sum(last - first + 1 for first, last in ranges)

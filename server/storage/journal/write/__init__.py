@@ -1,0 +1,1 @@
+"""Writing the log: numbering, encoding, group commit, new and archived files."""

@@ -1,0 +1,127 @@
+"""Blocks: entries that are appended together.
+
+A run of publishes to one topic by one publisher differs in sequence numbers and bodies only, and
+entries from another instance are in columns already. So a block has common fields once, and the
+others in columns; `make_block` encodes records from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple, TypeAlias
+
+from server.storage.journal.errors import JournalUnavailable
+
+Field: TypeAlias = int | Sequence[int]
+"""The values of entries in one field: one for all, or one for each."""
+
+
+def each(field: Field, count: int) -> Iterable[int]:
+    """Return the value of a field for each of `count` entries."""
+    return repeat(field, count) if isinstance(field, int) else field
+
+
+def of_one(field: Field, place: int) -> int:
+    """Return the value of a field for the entry with a place."""
+    return field if isinstance(field, int) else field[place]
+
+
+def part_of(field: Field, start: int, stop: int) -> Field:
+    """Return the field of consecutive entries, `start` to before `stop`."""
+    return field if isinstance(field, int) else field[start:stop]
+
+
+def made_of(field: Field, make: Callable[[int], int]) -> Field:
+    """Compute another field from the values of this one."""
+    return make(field) if isinstance(field, int) else [make(one) for one in field]
+
+
+class Content(NamedTuple):
+    """The contents of entries. See `Entry` for the fields.
+
+    Attributes:
+        names: keys of topic and origin in the `Handles` that the caller gives.
+        clients: as the records have them.
+        sequences: likewise.
+        source_txids: likewise.
+        source: likewise, one for all.
+        kinds: the kinds of the entries.
+        sow_keys: SOW keys as numbers, 0 for none.
+        expirations: lifetimes in seconds, 0 for none.
+        extras_length: bytes of extras after each body.
+        checksums: checksums of bodies with extras; empty if they have not been computed yet.
+        data: the bodies with extras.
+    """
+
+    names: Field
+    clients: Field
+    sequences: Field
+    source_txids: Field
+    source: int
+    kinds: Field
+    sow_keys: Field
+    expirations: Field
+    extras_length: Field
+    checksums: Sequence[int]
+    data: Sequence[bytes]
+
+    def part(self, start: int, stop: int) -> Content:
+        """Return consecutive entries, `start` to before `stop`."""
+        if not start and stop == len(self.data):
+            return self
+        return Content(
+            part_of(self.names, start, stop),
+            part_of(self.clients, start, stop),
+            part_of(self.sequences, start, stop),
+            part_of(self.source_txids, start, stop),
+            self.source,
+            part_of(self.kinds, start, stop),
+            part_of(self.sow_keys, start, stop),
+            part_of(self.expirations, start, stop),
+            part_of(self.extras_length, start, stop),
+            self.checksums[start:stop],
+            self.data[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of entries that are appended together.
+
+    Attributes:
+        first_txid: txid of the first entry.
+        timestamp: timestamp of all of them, in microseconds since the Unix epoch.
+        bodies_end: offset in bytes of the first body in the file.
+        topics: the topics' numbers in the file.
+        origins: the origins' numbers in the file.
+        durable: the last txid on stable storage.
+    """
+
+    first_txid: int
+    timestamp: int
+    bodies_end: int
+    topics: Field
+    origins: Field
+    durable: int
+
+
+class AppendedRun(NamedTuple):
+    """The part of a run that one call has appended, with one timestamp.
+
+    Attributes:
+        end: the position of the first entry that has not been appended; their number if all have.
+        txids: txids of the appended entries.
+        timestamp: their timestamp, in microseconds since the Unix epoch.
+        problem: why the entry at `end` cannot be appended; None if it has not been tried.
+        flags: their flags, as the records have them.
+        checksums: checksums of their bodies, for publishes.
+    """
+
+    end: int
+    txids: Sequence[int]
+    timestamp: int
+    problem: JournalUnavailable | None
+    flags: Field = 0
+    checksums: Sequence[int] = ()

@@ -1,0 +1,159 @@
+"""Group commit: writes appended entries to stable storage, on a thread of its own.
+
+A commit begins as soon as there is something to write and the one before is done; entries appended
+meanwhile make up the next. Two commits begin at least PACE apart, so that busy publishers fill
+batches instead of waking the disk for every message, and no entry waits longer than FlushInterval
+before its commit begins.
+
+When a write fails, everything unwritten is kept, the journal refuses new entries and gives the
+reason, and the committer retries the same bytes at the same offsets until that succeeds. That holds
+for a failed sync too: the system may have dropped the pages, but the commit still has the bytes.
+
+Before a commit is acknowledged, a mark that records it is written after its last record. It is not
+synced: it survives the process, and reaches the disk with the next commit, or in time.
+
+Source: AMPS User Guide, Configuring a Transaction Log, FlushInterval.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Final
+
+from server.storage.journal.errors import Event, Notice, reason
+from server.storage.journal.format.layout import RECORD_SIZE, Mark, pack_mark
+from server.storage.journal.storage import Disk, Piece
+from server.storage.journal.write.commit_queue import Commit, Stream
+from server.storage.journal.write.writer import Writer
+from server.util.histogram import Histogram
+
+PACE: Final = 0.002  # seconds
+_MICROSECONDS: Final = 1e6
+_RETRY: Final = 0.25  # seconds between attempts while writes fail
+
+
+class Committer:
+    """Commits the entries that the writer has appended.
+
+    Args:
+        writer: the source of entries; the committer updates its `durable` and `refusal`.
+        disk: the disk to write to.
+        flush_interval: maximum delay in seconds before the commit of an entry begins.
+        on_durable: called with the last txid on stable storage, after each commit.
+        on_full: called with the last commit of a file when all of it is on stable storage.
+        notice: called when writes fail, and when they succeed again.
+
+    Attributes:
+        latency: durations of writes until they were on stable storage, in microseconds.
+        sizes: sizes of these writes in bytes.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        disk: Disk,
+        flush_interval: float,
+        on_durable: Callable[[int], None],
+        on_full: Callable[[Commit], None],
+        notice: Callable[[Notice], None],
+    ) -> None:
+        self.latency: Final = Histogram()
+        self.sizes: Final = Histogram()
+        self._writer = writer
+        self._disk = disk
+        self._pace = min(PACE, flush_interval)
+        self._on_durable = on_durable
+        self._on_full = on_full
+        self._notice = notice
+        self._unwritten: Commit | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """True if the thread makes the commits."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Start the thread that commits."""
+        self._thread = threading.Thread(target=self._run, name="journal-commit", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and commit all appended entries."""
+        if self._thread is not None:
+            self._closing.set()
+            self._writer.pipe.wake()
+            self._thread.join()
+            self._thread = None
+        self.commit()
+
+    def commit(self) -> bool:
+        """Write everything that has been appended so far.
+
+        Returns:
+            Whether all of it is on stable storage.
+        """
+        with self._lock:
+            while (commit := self._unwritten or self._writer.pipe.take()) is not None:
+                self._unwritten = commit
+                try:
+                    self._write(commit)
+                except OSError as problem:
+                    self._refuse(reason(problem), commit)
+                    return False
+                self._unwritten = None
+                self._has_been_written(commit)
+            return True
+
+    def _write(self, commit: Commit) -> None:
+        file = commit.stream.file
+        mark = mark_of(commit.stream)
+        begun = monotonic()
+        self._disk.commit(file.descriptor, commit.pieces(), file.path, file.size, mark)
+        self.latency.add(int((monotonic() - begun) * _MICROSECONDS))
+        self.sizes.add(commit.size)
+
+    def _has_been_written(self, commit: Commit) -> None:
+        writer = self._writer
+        if commit.last_txid > writer.durable:
+            writer.durable = commit.last_txid
+            self._on_durable(commit.last_txid)
+        if commit.finishes:
+            self._on_full(commit)
+        if writer.refusal is not None:
+            writer.refusal = None
+            text = "the transaction log can be written again"
+            self._notice(Notice(Event.WRITE_RESUMED, text, str(commit.stream.file.path)))
+
+    def _refuse(self, why: str, commit: Commit) -> None:
+        if self._writer.refusal is None:
+            self._writer.refusal = f"the transaction log cannot be written: {why}"
+            path = str(commit.stream.file.path)
+            text = f"{path}: cannot be written: {why}; publishes are refused until it can"
+            self._notice(Notice(Event.WRITE_FAILED, text, path, commit.first_txid))
+
+    def _run(self) -> None:
+        begun = 0.0
+        while not self._closing.is_set():
+            if self._writer.refusal is None:
+                self._writer.pipe.wait()
+                sleep(max(begun + self._pace - monotonic(), 0))
+            else:
+                self._closing.wait(_RETRY)
+            begun = monotonic()
+            self.commit()
+
+
+def mark_of(stream: Stream) -> Piece:
+    """Return the mark that all entries of a file taken so far are on stable storage.
+
+    It is in the place of the next record, which overwrites it; empty if the file has no space left.
+    """
+    place = stream.file.size - RECORD_SIZE * (stream.taken + 1)
+    if place < stream.bodies_end:
+        return place, b""
+    return place, pack_mark(Mark(stream.next_txid, stream.bodies_end))

@@ -1,0 +1,55 @@
+"""Handles of topics and origins, which callers keep to append entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from server.storage.journal.errors import EntryTooLarge
+from server.storage.journal.format.entry import Origin, Topic
+from server.storage.journal.format.layout import FormatError, pack_origin, pack_topic
+
+_T = TypeVar("_T")
+
+
+class TopicHandle:
+    """A topic to append to. It holds its number in the current file.
+
+    Args:
+        topic: the topic.
+    """
+
+    __slots__ = ("__weakref__", "definition", "file", "number", "topic")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.definition = _definition(pack_topic, topic)
+        self.file = -1
+        self.number = 0
+
+
+class OriginHandle:
+    """An origin to append with. It holds its number in the current file.
+
+    Args:
+        origin: the origin.
+    """
+
+    __slots__ = ("__weakref__", "definition", "file", "number", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.definition = _definition(pack_origin, origin)
+        self.file = -1
+        self.number = 0
+
+
+Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
+"""Topic and origin of each name in entries that are appended together; see `Content`."""
+
+
+def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
+    try:
+        return pack(thing)
+    except FormatError as problem:
+        raise EntryTooLarge(str(problem)) from problem

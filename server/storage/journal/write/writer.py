@@ -1,0 +1,613 @@
+"""The engine's side of writing: numbers entries and encodes them.
+
+It does no file I/O, except for taking the next file when one is full. An appended entry is on
+stable storage when the committer reports it, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import starmap
+from time import monotonic
+from typing import Final
+
+from server.storage.journal.clock_steps import MIN_STEP_US, ClockStep, ClockSteps
+from server.storage.journal.errors import EntryTooLarge, JournalUnavailable
+from server.storage.journal.files import FileTable, JournalFile
+from server.storage.journal.format.entry import NO_TOPIC, Kind
+from server.storage.journal.format.layout import (
+    CHECKSUM,
+    HEAD,
+    LAG_UNKNOWN,
+    LATE,
+    PAGE,
+    RECORD_SIZE,
+    FileHeader,
+    FormatError,
+    Seal,
+    capacity,
+    crc32c,
+    divided,
+    pack_extras,
+    pack_header,
+)
+from server.storage.journal.publisher_table import Sequences, server_made_identity
+from server.storage.journal.runs import Runs
+from server.storage.journal.sequence_gaps import Missing
+from server.storage.journal.write.blocks import (
+    AppendedRun,
+    Content,
+    Field,
+    Place,
+    each,
+    of_one,
+    part_of,
+)
+from server.storage.journal.write.commit_queue import MOST_WAITING, LiveFile, Pipe, Stream
+from server.storage.journal.write.entry_encoder import how_many_fit, make_block
+from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
+
+_pack_head: Final = HEAD.pack
+_pack_checksum: Final = CHECKSUM.pack
+_NOBODY: Final = (0, 0)
+_MOST_IN_BLOCK: Final = 1024
+_PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
+
+
+@dataclass(slots=True)
+class Position:
+    """The position at which the log goes on.
+
+    Attributes:
+        next_txid: txid of the next entry.
+        bodies_end: offset in bytes after the last body in the current file.
+        count: number of entries in that file.
+        with_extras: number of entries in it that have extras.
+        first_timestamp: time of its first entry, in microseconds since the Unix epoch.
+        last_timestamp: time of the last entry of the log.
+    """
+
+    next_txid: int
+    bodies_end: int = PAGE
+    count: int = 0
+    with_extras: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+
+
+class Writer:
+    """Appends entries.
+
+    Args:
+        instance: name of the instance.
+        file: the file to write to.
+        position: the end of its contents.
+        sequences: the table of publishers, kept up to date here.
+        missing: missing sequence numbers of publishers; kept up to date by the caller of `append`.
+        table: all files; a new one is added when it is taken into use.
+        next_file: returns an empty file, or raises JournalUnavailable.
+        clock: returns microseconds since the Unix epoch.
+        relieve: commits waiting entries, or waits until the committer has taken some.
+        runs: the runs of the instance; this one begins with the first entry.
+        steps: the steps of the wall clock, by place in the log.
+        on_step: called when one has been added.
+
+    Attributes:
+        durable: txid of the last entry on stable storage; set by the committer.
+        refusal: why nothing can be recorded; None if the log is writable. Set by the committer.
+        pipe: the entries that wait for a commit.
+        file: the file that is written to.
+        last_timestamp: of the last entry appended, in microseconds since the Unix epoch, by the
+            wall clock as it is set now.
+        steps: the steps of the wall clock; the writer adds to them.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        file: LiveFile,
+        position: Position,
+        sequences: Sequences,
+        missing: Missing,
+        table: FileTable,
+        next_file: Callable[[], LiveFile],
+        clock: Callable[[], int],
+        relieve: Callable[[], None],
+        runs: Runs,
+        steps: ClockSteps,
+        on_step: Callable[[], None],
+    ) -> None:
+        self.steps = steps
+        self._on_step = on_step
+        self.durable = position.next_txid - 1
+        self.refusal: str | None = None
+        self.file = file
+        self.sequences = sequences
+        self._missing = missing
+        self._instance = instance
+        self._table = table
+        self._next_file = next_file
+        self._clock = clock
+        self._relieve = relieve
+        self._runs = runs
+        self._run = runs.current
+        self._has_runs = False  # this run has written an entry with all runs to the current file
+        self._numbers = [max(file.names.topics) + 1, max(file.names.origins) + 1]
+        self._no_topic = TopicHandle(NO_TOPIC)
+        self._next_txid = position.next_txid
+        self._first_txid = position.next_txid - position.count
+        self._bodies_end = position.bodies_end
+        self._with_extras = position.with_extras
+        self._first_timestamp = position.first_timestamp
+        self.last_timestamp = position.last_timestamp
+        self._appended = 0  # bytes, counted as in `pipe.taken`; without those of the current grant
+        self._credit = 0  # bytes of the grant that may be appended without further checks
+        self._granted = 0
+        self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
+        self._append_to_stream = self.pipe.stream.blocks.append
+
+    @property
+    def last_txid(self) -> int:
+        """The txid of the last entry appended."""
+        return self._next_txid - 1
+
+    @property
+    def written(self) -> int:
+        """The offset after the last body in the file that is written to."""
+        return self._bodies_end
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for a commit."""
+        return self._appended + self._granted - self._credit - self.pipe.taken
+
+    def append(
+        self,
+        topic: TopicHandle,
+        client: int,
+        sequence: int,
+        body: bytes,
+        kind: int = Kind.PUBLISH,
+        sow_key: int = 0,
+        expiration: int = 0,
+        origin: OriginHandle | None = None,
+        correlation_id: bytes = b"",
+        given_key: bytes = b"",
+        source_txid: int = 0,
+        source: int = 0,
+    ) -> int:
+        """Append one entry.
+
+        Args:
+            topic: where it was published; see Journal.topic.
+            client: the publisher's client hash.
+            sequence: its sequence number, 0 if it gave none: then the entry is recorded under an
+                identity made by the server, and with its txid as sequence.
+            body: verbatim.
+            kind: the kind of entry.
+            sow_key: SOW key as a number below 2**64.
+            expiration: lifetime in seconds, 0 for none.
+            origin: user and replication path; see Journal.origin.
+            correlation_id: as the publisher gave it.
+            given_key: the SOW key that the publisher gave.
+            source_txid: of a replicated entry, where it was first published.
+            source: of a replicated entry, hash of the instance that it came from.
+
+        Returns:
+            The entry's txid.
+
+        Raises:
+            JournalUnavailable: the entry cannot be recorded; nothing has changed.
+        """
+        if self.refusal is not None:
+            raise JournalUnavailable(self.refusal)
+        length = len(body)
+        data, extras_length = body, 0
+        if correlation_id or given_key:
+            extras = _extras(correlation_id, given_key)
+            data, extras_length = body + extras, len(extras)
+        self._credit -= length + extras_length + RECORD_SIZE
+        if self._credit < 0:
+            self._make_room(length + extras_length)
+        number = self.file.number
+        if topic.file != number or (origin is not None and origin.file != number):
+            self._credit += length + extras_length + RECORD_SIZE
+            self._define(topic, origin, length + extras_length)
+            return self.append(
+                topic,
+                client,
+                sequence,
+                body,
+                kind,
+                sow_key,
+                expiration,
+                origin,
+                correlation_id,
+                given_key,
+                source_txid,
+                source,
+            )
+        origin_number = 0 if origin is None else origin.number
+        txid = self._next_txid
+        now = self._clock()
+        if now < self.last_timestamp:
+            now = self._time_after_last(now)
+        flags = 0
+        if sequence:
+            # An entry from another instance may fill a gap here, so its sequence may be lower.
+            if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
+                self.sequences[client] = (sequence, now)
+            else:
+                flags = LATE
+        elif kind < Kind.NO_OP or kind == Kind.MISSING:
+            source_txid = source_txid or client
+            client = server_made_identity(client, self._instance, self._run)
+            sequence = txid
+        lag = txid - self.durable
+        if lag > LAG_UNKNOWN:
+            lag = LAG_UNKNOWN
+        bodies_end = self._bodies_end
+        head = _pack_head(
+            txid,
+            now,
+            client,
+            sequence,
+            source_txid,
+            source,
+            sow_key,
+            bodies_end,
+            length,
+            extras_length,
+            topic.number,
+            origin_number,
+            expiration,
+            crc32c(data),
+            kind,
+            flags,
+            lag,
+        )
+        self._append_to_stream((1, data, head + _pack_checksum(crc32c(head))))
+        self._next_txid = txid + 1
+        self._bodies_end = bodies_end + length + extras_length
+        self.last_timestamp = now
+        if extras_length:
+            self._with_extras += 1
+        if self.pipe.asleep:
+            self.pipe.wake()
+        return txid
+
+    def append_run(
+        self,
+        topic: TopicHandle,
+        client: int,
+        sequences: Sequence[int],
+        bodies: Sequence[bytes],
+        start: int = 0,
+        origin: OriginHandle | None = None,
+        sow_keys: Sequence[int] = (),
+        expiration: Field = 0,
+        extras_length: Field = 0,
+    ) -> AppendedRun:
+        """Append publishes to one topic by one publisher; otherwise see `append`.
+
+        One call appends as many as can share one timestamp; the caller repeats it for the others.
+
+        Args:
+            topic: where they were published.
+            client: the publisher's client hash.
+            sequences: their sequence numbers, ascending; empty if the publisher gives none.
+            bodies: verbatim, with extras.
+            start: the position of the first of them to append; there is one.
+            origin: user and replication path.
+            sow_keys: their SOW keys as numbers below 2**64; empty if they have none.
+            expiration: lifetimes in seconds, 0 for none.
+            extras_length: bytes of extras after each body.
+        """
+        handles = {0: (topic, origin)}
+        count, first = self._fitting(handles, bodies, start), self._next_txid
+        if count:
+            part = slice(start, start + count)
+            txids = range(first, first + count)
+            numbers = sequences[part]
+            content = Content(
+                0,
+                client if numbers else server_made_identity(client, self._instance, self._run),
+                numbers or txids,
+                0 if numbers else client,
+                0,
+                Kind.PUBLISH,
+                sow_keys[part] or 0,
+                part_of(expiration, start, start + count),
+                part_of(extras_length, start, start + count),
+                (),
+                bodies[part],
+            )
+            checksums = self._append_block(handles, content)
+            if numbers:
+                self.sequences[client] = (numbers[-1], self.last_timestamp)
+            return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
+        body, correlation_id, given_key = divided(bodies[start], of_one(extras_length, start))
+        try:  # appended alone: `append` waits for space, or begins the next file
+            txid = self.append(
+                topic,
+                client,
+                sequences[start] if sequences else 0,
+                body,
+                sow_key=sow_keys[start] if sow_keys else 0,
+                expiration=of_one(expiration, start),
+                origin=origin,
+                correlation_id=correlation_id,
+                given_key=given_key,
+            )
+        except JournalUnavailable as problem:
+            return AppendedRun(start, (), self.last_timestamp, problem)
+        checksums = (crc32c(bodies[start]),)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, checksums=checksums)
+
+    def append_copies(self, handles: Handles, content: Content, start: int = 0) -> AppendedRun:
+        """Append entries that another instance has recorded; otherwise see `append_run`.
+
+        Args:
+            handles: their topics and origins.
+            content: their fields and bodies.
+            start: the position of the first of them to append; there is one.
+        """
+        try:
+            if len(content.data) - start > 1:
+                self._define_all(handles)
+                first, count = self._next_txid, self._fitting(handles, content.data, start)
+                if count:
+                    part = content.part(start, start + count)
+                    flags = self._take_sequences(part)
+                    self._append_block(handles, part, flags)
+                    txids = range(first, first + count)
+                    return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
+            # The last entry, or one for which `append` waits for space or begins the next file.
+            txid, flag = self._append_copy(handles, content, start)
+        except JournalUnavailable as problem:
+            return AppendedRun(start, (), self.last_timestamp, problem)
+        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flag)
+
+    def _append_copy(self, handles: Handles, content: Content, place: int) -> tuple[int, int]:
+        """Append one entry from another instance; return its txid and its flags."""
+        topic, origin = handles[of_one(content.names, place)]
+        length = of_one(content.extras_length, place)
+        body, correlation_id, given_key = divided(content.data[place], length)
+        client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
+        is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
+        txid = self.append(
+            topic,
+            client,
+            sequence,
+            body,
+            of_one(content.kinds, place),
+            of_one(content.sow_keys, place),
+            of_one(content.expirations, place),
+            origin,
+            correlation_id,
+            given_key,
+            of_one(content.source_txids, place),
+            content.source,
+        )
+        return txid, LATE if is_late else 0
+
+    def _take_sequences(self, content: Content) -> Field:
+        """Update the table of publishers; return the flags of the entries, LATE out of order."""
+        now, table = self.current_time(), self.sequences
+        clients, sequences = content.clients, content.sequences
+        if (
+            isinstance(clients, int)
+            and isinstance(sequences, range)
+            and sequences[0] > table.get(clients, _NOBODY)[0]
+        ):
+            table[clients] = (sequences[-1], now)
+            return 0
+        count, flags = len(content.data), list[int]()
+        for client, number in zip(each(clients, count), each(sequences, count), strict=True):
+            is_next = number > table.get(client, _NOBODY)[0]
+            if is_next:
+                table[client] = (number, now)
+            flags.append(0 if is_next else LATE)
+        return flags if any(flags) else 0
+
+    def clock_was_set(self, microseconds: int) -> None:
+        """Note that the wall clock has been set by `microseconds`, before the next entry."""
+        self.steps.add(ClockStep(self._next_txid, microseconds))
+        self.last_timestamp += microseconds
+        self._on_step()
+
+    def current_time(self) -> int:
+        """Return the timestamp for the next entry, and note a clock that has been set back."""
+        now = self._clock()
+        return now if now >= self.last_timestamp else self._time_after_last(now)
+
+    def _time_after_last(self, now: int) -> int:
+        """Return the timestamp of an entry that would be earlier than the one before."""
+        if self.last_timestamp - now < MIN_STEP_US:
+            return self.last_timestamp
+        self.clock_was_set(now - self.last_timestamp)
+        return now
+
+    def _fitting(self, handles: Handles, bodies: Sequence[bytes], start: int) -> int:
+        """Return how many bodies can be appended in one block, without checks in between."""
+        if self.refusal is not None or not all(starmap(self._knows, handles.values())):
+            return 0
+        return how_many_fit(bodies[start : start + _MOST_IN_BLOCK], self._credit)
+
+    def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
+        """Return whether the current file defines the numbers of topic and origin."""
+        number = self.file.number
+        return topic.file == number and (origin is None or origin.file == number)
+
+    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> Sequence[int]:
+        """Append entries that fit; return the checksums of their bodies with extras."""
+        count = len(content.data)
+        topics, origins = _numbers_of(handles, content.names)
+        place = Place(
+            self._next_txid,
+            self.current_time(),
+            self._bodies_end,
+            topics,
+            origins,
+            self.durable,
+        )
+        bodies, records, bodies_end, checksums = make_block(place, content, flags)
+        self._credit -= bodies_end - self._bodies_end + RECORD_SIZE * count
+        self._append_to_stream((count, bodies, records))
+        self._next_txid += count
+        self._bodies_end = bodies_end
+        self.last_timestamp = place.timestamp
+        lengths = content.extras_length
+        if lengths:
+            self._with_extras += count if isinstance(lengths, int) else sum(map(bool, lengths))
+        if self.pipe.asleep:
+            self.pipe.wake()
+        return checksums
+
+    def _make_room(self, length: int) -> None:
+        """Begin a file, record the runs or wait for the committer as needed; grant more credit.
+
+        The credit ends where the file is full, or where too much would wait for a commit.
+        """
+        needed = length + RECORD_SIZE
+        self._credit += needed
+        while not self._has_runs or self._room() < needed:
+            if self._room() < needed:
+                self._begin_file(length)
+            else:
+                self._tell_runs()
+        self._wait(needed)
+        self._settle()
+        allowed = max(MOST_WAITING - (self._appended - self.pipe.taken), needed)
+        self._granted = min(self._room(), allowed)
+        self._credit = self._granted - needed
+
+    def _tell_runs(self) -> None:
+        """Record all runs, before this run records anything else in the file."""
+        first_txid, self._has_runs = self._next_txid, True
+        self._no_topic.file = self.file.number
+        try:
+            self.append(self._no_topic, 0, 0, self._runs.begin(first_txid), Kind.RUNS)
+        except JournalUnavailable:
+            self._has_runs = False
+            self._runs.undo(first_txid)
+            raise
+
+    def _settle(self) -> None:
+        """Revoke the rest of the credit."""
+        self._appended += self._granted - self._credit
+        self._granted = self._credit = 0
+
+    def _room(self) -> int:
+        """Return the free bytes between the bodies and the records of the current file."""
+        count = self._next_txid - self._first_txid
+        return self.file.size - RECORD_SIZE * count - self._bodies_end
+
+    def _wait(self, needed: int) -> None:
+        """Block the engine while more than the limit waits for a commit: backpressure."""
+        give_up = monotonic() + _PATIENCE
+        while self.waiting and self.waiting + needed > MOST_WAITING:
+            if self.refusal is not None:
+                raise JournalUnavailable(self.refusal)
+            if monotonic() > give_up:
+                raise JournalUnavailable("the storage of the transaction log does not keep up")
+            self._relieve()
+
+    def _define_all(self, handles: Handles) -> None:
+        """Define all handles in the current file, unless a new file begins in between."""
+        for topic, origin in handles.values():
+            if not self._knows(topic, origin):
+                self._define(topic, origin, 0)
+
+    def _define(self, topic: TopicHandle, origin: OriginHandle | None, length: int) -> None:
+        """Make sure that the current file defines the numbers of topic and origin.
+
+        After that it has space for an entry of `length` bytes.
+        """
+        needed = length + 3 * RECORD_SIZE + len(topic.definition)
+        if origin is not None:
+            needed += len(origin.definition)
+        if self._room() < needed:
+            self._begin_file(needed)
+        names, number = self.file.names, self.file.number
+        if topic.topic == NO_TOPIC:
+            topic.file = number  # it has number 0, which needs no definition
+        elif topic.file != number:
+            topic.file, topic.number = number, self._numbers[0]
+            self._numbers[0] += 1
+            names.topics[topic.number] = topic.topic
+            self.file.handles.append(topic)
+            with _undefined_unless_done(topic):
+                self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
+        if origin is not None and origin.file != number:
+            origin.file, origin.number = number, self._numbers[1]
+            self._numbers[1] += 1
+            names.origins[origin.number] = origin.origin
+            self.file.handles.append(origin)
+            self._no_topic.file = number
+            with _undefined_unless_done(origin):
+                definition = origin.definition
+                self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
+
+    def _begin_file(self, length: int) -> None:
+        """Begin the next file, unless the entry is too large for any file."""
+        if length > capacity(self.file.size):
+            raise EntryTooLarge(
+                f"a message of {length} bytes does not fit into a journal file of "
+                f"{self.file.size} bytes; JournalSize in the configuration must be larger"
+            )
+        file = self._next_file()
+        self._settle()
+        txid = self._next_txid
+        seal = Seal(
+            txid - self._first_txid,
+            self._bodies_end,
+            self._with_extras,
+            self._first_timestamp,
+            self.last_timestamp - self.steps.correction(txid - 1),
+        )
+        self._table.update(self.file.number, seal=seal)
+        now = self.current_time()
+        header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
+        self.pipe.stream.sequences = dict(self.sequences)
+        self.pipe.stream.missing = tuple(self._missing.rows())
+        self.pipe.switch(Stream(file, txid, 0, PAGE, header))
+        self._append_to_stream = self.pipe.stream.blocks.append
+        self.file = file
+        self._numbers = [1, 1]
+        self._has_runs = False
+        self._first_txid = txid
+        self._bodies_end = PAGE
+        self._with_extras = 0
+        self._first_timestamp = self.last_timestamp = now
+        self._table.add(JournalFile(file.number, file.path, file.size, txid, now, None, file.names))
+
+
+@contextmanager
+def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]:
+    """Reset a handle if its definition fails: no entry may have a number that is not defined."""
+    try:
+        yield
+    except JournalUnavailable:
+        handle.file = -1
+        raise
+
+
+def _numbers_of(handles: Handles, names: Field) -> tuple[Field, Field]:
+    """Return the numbers of topics and origins in the current file."""
+    topics = {name: topic.number for name, (topic, _) in handles.items()}
+    origins = {
+        name: 0 if origin is None else origin.number for name, (_, origin) in handles.items()
+    }
+    if isinstance(names, int):
+        return topics[names], origins[names]
+    return [topics[name] for name in names], [origins[name] for name in names]
+
+
+def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
+    try:
+        return pack_extras(correlation_id, given_key)
+    except FormatError as problem:
+        raise EntryTooLarge(str(problem)) from problem

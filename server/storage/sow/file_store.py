@@ -1,0 +1,585 @@
+"""A record store in a file of its own, for persistent topics.
+
+In memory are, for each record, its identity and the location of its entry in the file. The records
+themselves are read through memory maps, so that the operating system keeps those in use in memory.
+At a start the whole log is read once and applied, entry by entry, in the order of writing.
+
+A killed process loses nothing that was applied: the operating system keeps all writes through a
+memory map. A power failure may lose everything after the last commit.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.message_types.bulk import JoinedBodies, join
+from server.storage.sow.group_commit import GroupCommit
+from server.storage.sow.previous_versions import earlier_states
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import Record
+from server.storage.sow.slab import slab_format as form
+from server.storage.sow.slab.entry_reader import Slabs
+from server.storage.sow.slab.entry_writer import place_run
+from server.storage.sow.slab.index_builder import Placing
+from server.storage.sow.slab.residency import resident_share
+from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
+from server.storage.sow.slab.slab_format import ENTRY, Kind, padded
+from server.storage.sow.slab.slab_log import SlabLog
+from server.storage.sow.slab.slab_scan import ChainLink, scan_slabs
+from server.storage.sow.store import (
+    Earlier,
+    PutRun,
+    Settled,
+    Statistics,
+    StoredChains,
+    StoreError,
+    Superseded,
+    identity_of,
+)
+from server.util.file_lock import free_name
+
+_FREE: Final = -1
+
+_SPARE_SLABS: Final = 2
+"""Slabs that a log may have beyond twice its live bytes before cleaning begins."""
+_CLEANED_PER_APPENDED: Final = 2
+"""Bytes to clean for each byte appended: with half of the log live, this keeps pace."""
+_COMPACTION_SLICE: Final = 1 << 18
+"""Bytes to clean in one slice of a compaction."""
+
+
+class Recovery(NamedTuple):
+    """The findings of opening a file.
+
+    Attributes:
+        records: how many records there are.
+        lost_bytes: bytes that a crash left unfinished, after the last whole entry.
+        damage: the damage of the file that was found, None if it is good.
+        set_aside: the name of that file now.
+        had: size of an existing file without content, in bytes; None for any other.
+        topics: the topics that entries name, also those of deleted records.
+        is_begun: whether the file is a new one.
+    """
+
+    records: int
+    lost_bytes: int
+    damage: str | None = None
+    set_aside: Path | None = None
+    had: int | None = None
+    topics: Set[str] = frozenset()
+    is_begun: bool = False
+
+
+class FileStore:
+    """A `RecordStore` in a memory-mapped file. See `open_store`.
+
+    Args:
+        file: the file, open for writing.
+        committer: the thread that synchronises files.
+        tell: called on the engine's thread after every synchronisation, with the error, or None.
+        topic: the topic of the records; their entries need not name it.
+        pattern: whether records of several topics are in the file.
+
+    Attributes:
+        lost_bytes: bytes that a crash left unfinished.
+        had: see `Recovery`.
+        topics: see `Recovery`.
+        is_begun: see `Recovery`.
+
+    Raises:
+        DamagedFileError: the file fails a checksum.
+    """
+
+    def __init__(
+        self,
+        file: SlabFile,
+        committer: GroupCommit,
+        tell: Callable[[OSError | None], None],
+        *,
+        topic: str,
+        pattern: bool,
+    ) -> None:
+        self._file: Final = file
+        self._topic: Final = topic
+        self._pattern: Final = pattern
+        self._rows: dict[str, int] = {}
+        self._locations = array("q")
+        self._rooms = array("I")
+        self._free: list[int] = []
+        self._past_rows: dict[int, int] = {}  # number -> row
+        self._past_numbers: dict[int, int] = {}  # row -> number
+        self._next_number = 1
+        self._live_bytes = 0
+        self._sequence = file.commit_point.sequence
+        self._slabs: Final = Slabs(file.slabs, file.slab_size)
+        placing = Placing(
+            topic if pattern else None,
+            self._rows,
+            self._locations,
+            self._rooms,
+            self._free,
+            self._apply,
+        )
+        found = scan_slabs(file, partial(self._apply_slab, placing))
+        placing.finish()
+        self.lost_bytes: Final = found.lost
+        self.had: Final = file.had
+        self.is_begun: Final = file.is_begun
+        self.topics: Set[str] = placing.topics
+        self._log = SlabLog(file, found, committer, tell, topic)
+        self._log.sequence = self._sequence
+        self._cleaned_at = 0
+        self._is_undisturbed = False
+
+    # ---- recovery
+
+    def _apply_slab(self, placing: Placing, link: ChainLink) -> int:
+        """Apply the entries of a slab of the log; return their end."""
+        size = self._file.slab_size
+        position, live, sequence = placing.place(
+            self._file.slabs[link.place],
+            link.place * size,
+            form.FIRST_ENTRY,
+            size if link.end is None else link.end,
+            link.header.epoch & 0xFFFFFFFF,
+        )
+        self._live_bytes += live
+        self._sequence = max(self._sequence, sequence)
+        return position
+
+    def _apply(self, location: int, data: bytes) -> None:
+        """Apply a log entry that is not for a current record; its checksum is correct."""
+        _, length, _, kind, _, _, _, _, _, _, _, number = ENTRY.unpack_from(data)
+        if kind == Kind.DROPPED:
+            if number in self._past_rows:
+                self._forget_past(self._past_rows[number])
+        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+            self._place_past(number, location, padded(length))
+            self._next_number = max(self._next_number, number + 1)
+        else:
+            raise DamagedFileError(f"{self._file.path} has an entry of unknown kind {kind}")
+
+    # ---- reading
+
+    @property
+    def rows(self) -> int:
+        """See `RecordStore.rows`."""
+        return len(self._locations)
+
+    @property
+    def last_sequence(self) -> int:
+        """See `RecordStore.last_sequence`."""
+        return self._log.sequence
+
+    @property
+    def key_mark(self) -> int:
+        """See `RecordStore.key_mark`."""
+        return self._file.key_mark
+
+    def note_keys(self, mark: int) -> None:
+        """See `RecordStore.note_keys`."""
+        self._file.note_keys(mark)
+
+    @property
+    def rekeyed_at(self) -> int:
+        """See `RecordStore.rekeyed_at`."""
+        return self._file.rekeyed_at
+
+    def note_rekeying(self, sequence: int) -> None:
+        """See `RecordStore.note_rekeying`."""
+        self._file.note_rekeying(sequence)
+
+    @property
+    def beside_log_until(self) -> int:
+        """See `RecordStore.beside_log_until`."""
+        return self._file.beside_log_until
+
+    def note_beside_log(self, until: int) -> None:
+        """See `RecordStore.note_beside_log`."""
+        self._file.note_beside_log(until)
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """See `RecordStore.stored_chains`."""
+        return self._file.stored_chains
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """See `RecordStore.note_chains`."""
+        self._file.note_chains(stored)
+
+    @property
+    def statistics(self) -> Statistics:
+        """See `RecordStore.statistics`."""
+        return Statistics(
+            records=len(self._rows) + len(self._past_rows),
+            stored_bytes=self._live_bytes,
+            allocated_bytes=form.PAGE + self._log.slabs * self._log.slab_size,
+            slab_size=self._log.slab_size,
+            slabs=self._log.slabs,
+            path=str(self._file.path),
+            maps=len(self._file.slabs) + 1,
+        )
+
+    def resident_share(self) -> float:
+        """See `RecordStore.resident_share`."""
+        return resident_share(self._file.slabs)
+
+    def __len__(self) -> int:
+        """See `RecordStore.__len__`."""
+        return len(self._rows)
+
+    def row(self, identity: str) -> int | None:
+        """See `RecordStore.row`."""
+        return self._rows.get(identity)
+
+    def record(self, row: int) -> Record:
+        """See `RecordStore.record`."""
+        return self._read(self._locations[row])
+
+    def _read(self, location: int) -> Record:
+        return form.decode_record(self._file.read(location), self._topic)
+
+    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """See `RecordStore.bodies`."""
+        found = self._slabs.read_bodies(self._locations, rows)
+        if found is None or self._file.guard.lost:  # perhaps the bytes just read
+            return [self.record(row).body for row in rows]
+        return found
+
+    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """See `RecordStore.joined_bodies`."""
+        found = self._slabs.join_bodies(self._locations, rows)
+        if found is None or self._file.guard.lost:
+            return join([b"" if row < 0 else self.record(row).body for row in rows])
+        return JoinedBodies(*found)
+
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """See `RecordStore.records`."""
+        found = self._slabs.read_records(self._locations, rows, self._topic)
+        if found is None or self._file.guard.lost:
+            return [self.record(row) for row in rows]
+        return found
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """See `RecordStore.identities`."""
+        return iter(self._rows.items())
+
+    def past(self) -> Iterator[tuple[int, Superseded]]:
+        """See `RecordStore.past`."""
+        for row in list(self._past_rows.values()):
+            data = self._file.read(self._locations[row])
+            record = form.decode_record(data, self._topic)
+            kind = form.entry_kind(data)
+            identity = identity_of(record, pattern=self._pattern)
+            yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
+
+    def earlier(self, sequence: int) -> Earlier:
+        """See `RecordStore.earlier`."""
+        return earlier_states(self._file, sequence, self._topic, pattern=self._pattern)
+
+    # ---- writing
+
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+        """See `RecordStore.make_room`."""
+        try:
+            self._log.make_room(records, to_delete=to_delete)
+        except StoreError:
+            self._clean_for_room()
+            raise
+
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
+        """See `RecordStore.make_room_for_run`."""
+        try:
+            self._log.make_room_for_run(topic, bodies, correlation_ids)
+        except StoreError:
+            self._clean_for_room()
+            raise
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """See `RecordStore.undisturbed`. Cleaning catches up at the end."""
+        self._is_undisturbed = True
+        try:
+            yield
+        finally:
+            self._is_undisturbed = False
+            self._clean()
+
+    def put(self, identity: str, record: Record) -> int:
+        """See `RecordStore.put`."""
+        try:
+            location, room = self._log.append(Kind.RECORD, record)
+        except StoreError:
+            self._clean_for_room()
+            raise
+        row = self._place(identity, location, room)
+        self._clean()
+        return row
+
+    def put_run(self, run: RecordRun, start: int) -> PutRun:
+        """See `RecordStore.put_run`. A record that begins a slab is appended by itself."""
+        count, end = len(run.bodies), start
+        rows: list[int] = []
+        added: list[int] = []
+        try:
+            while end < count:
+                location, rooms = self._log.append_run(run, end)
+                placed, new, gained = place_run(
+                    self._rows,
+                    self._locations,
+                    self._rooms,
+                    self._free,
+                    run.keys,
+                    end,
+                    location,
+                    rooms,
+                )
+                self._live_bytes += gained
+                rows += placed
+                added += new
+                end += len(placed)
+                if end < count:
+                    record = run.record(end)
+                    known = record.key in self._rows
+                    location, room = self._log.append(Kind.RECORD, record)
+                    row = self._place(record.key, location, room)
+                    rows.append(row)
+                    if not known:
+                        added.append(row)
+                    end += 1
+        except StoreError as problem:
+            self._clean_for_room()
+            return PutRun(end, rows, added, problem)
+        self._clean()
+        return PutRun(end, rows, added)
+
+    def delete(self, identity: str, sequence: int) -> int:
+        """See `RecordStore.delete`."""
+        row = self._rows[identity]
+        gone = self._read(self._locations[row])
+        self._log.append(
+            Kind.DELETED, gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark="")
+        )
+        del self._rows[identity]
+        self._forget(row)
+        self._clean()
+        return row
+
+    def keep(self, past: Superseded) -> int:
+        """See `RecordStore.keep`."""
+        number = self._next_number
+        kind = Kind.PAST_DELETED if past.deleted else Kind.PAST
+        location, room = self._log.append(kind, past.record, number)
+        self._next_number += 1
+        row = self._place_past(number, location, room)
+        self._clean()
+        return row
+
+    def drop(self, row: int) -> None:
+        """See `RecordStore.drop`."""
+        self._log.append(Kind.DROPPED, Record("", b"", self._topic), self._past_numbers[row])
+        self._forget_past(row)
+        self._clean()
+
+    def _place(self, identity: str, location: int, room: int) -> int:
+        row = self._rows.get(identity)
+        if row is None:
+            row = self._rows[identity] = self._new_row(location, room)
+        else:
+            self._live_bytes -= self._rooms[row]
+            self._locations[row] = location
+            self._rooms[row] = room
+        self._live_bytes += room
+        return row
+
+    def _place_past(self, number: int, location: int, room: int) -> int:
+        row = self._past_rows.get(number)
+        if row is None:
+            row = self._past_rows[number] = self._new_row(location, room)
+            self._past_numbers[row] = number
+        else:
+            self._live_bytes -= self._rooms[row]
+            self._locations[row] = location
+            self._rooms[row] = room
+        self._live_bytes += room
+        return row
+
+    def _new_row(self, location: int, room: int) -> int:
+        if self._free:
+            row = self._free.pop()
+            self._locations[row] = location
+            self._rooms[row] = room
+            return row
+        self._locations.append(location)
+        self._rooms.append(room)
+        return len(self._locations) - 1
+
+    def _forget(self, row: int) -> None:
+        self._live_bytes -= self._rooms[row]
+        self._locations[row] = _FREE
+        self._free.append(row)
+
+    def _forget_past(self, row: int) -> None:
+        del self._past_rows[self._past_numbers.pop(row)]
+        self._forget(row)
+
+    # ---- stable storage
+
+    def commit(self, then: Settled | None = None) -> None:
+        """See `RecordStore.commit`."""
+        self._log.commit(then)
+
+    def close(self) -> None:
+        """See `RecordStore.close`."""
+        self._log.close()
+
+    # ---- cleaning
+
+    def _clean(self) -> None:
+        """Clean in proportion to the bytes appended, if much of the log is superseded."""
+        if self._is_undisturbed:
+            return
+        log = self._log
+        if log.log_bytes <= 2 * self._live_bytes + _SPARE_SLABS * log.slab_size:
+            self._cleaned_at = log.appended_bytes
+            return
+        self._clean_bytes((log.appended_bytes - self._cleaned_at) * _CLEANED_PER_APPENDED)
+        self._cleaned_at = log.appended_bytes
+
+    def _clean_for_room(self) -> None:
+        """Clean until a slab is free for later entries, where possible: the file cannot grow."""
+        log = self._log
+        if log.waiting_slabs or log.log_bytes - self._live_bytes < log.slab_size:
+            return
+        before = log.tail_epoch
+        while log.tail_epoch == before and self._clean_bytes(log.slab_size):
+            pass
+        for _ in range(2):  # after two, no recovery reads it
+            log.commit()
+
+    def _clean_bytes(self, amount: int) -> bool:
+        """Clean at least `amount` bytes of the oldest slabs; return False if none is left."""
+        log = self._log
+        topic = self._topic if self._pattern else None
+        while amount > 0:
+            cleaned = log.clean_records(amount, self._rows, self._locations, topic)
+            if cleaned:
+                amount -= cleaned
+                continue
+            try:
+                found = log.oldest()
+                if found is None:
+                    return False
+                location, data = found
+                room = padded(len(data))
+                self._move(location, data)
+            except StoreError:
+                return False  # no space to move to; cleaned parts stay cleaned
+            log.cleaned(room)
+            amount -= room
+        return True
+
+    def _move(self, location: int, data: bytes) -> None:
+        """Append an entry again if it is live; its row stays the same."""
+        kind = form.entry_kind(data)
+        number = form.entry_number(data)
+        record = form.decode_record(data, self._topic)
+        if kind == Kind.RECORD:
+            row = self._rows.get(identity_of(record, pattern=self._pattern))
+        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+            row = self._past_rows.get(number)
+        else:
+            return
+        if row is not None and self._locations[row] == location:
+            self._locations[row], _ = self._log.append(Kind(kind), record, number, moved=True)
+
+    def compact(self) -> Iterator[None]:
+        """See `RecordStore.compact`.
+
+        The first pass moves all records out of the oldest slabs; slabs at the beginning of the file
+        are then free, and the second pass moves the records there.
+        """
+        log = self._log
+        for _ in range(2):
+            log.begin_slab()
+            last = log.head_epoch
+            while log.tail_epoch < last and self._clean_bytes(_COMPACTION_SLICE):
+                yield
+            for _ in range(2):
+                yield from self._commit_all()
+            log.shrink()
+
+    def _commit_all(self) -> Iterator[None]:
+        """Commit, in as many slices as it takes.
+
+        Raises:
+            StoreError: the file cannot be put on stable storage.
+        """
+        outcome: list[StoreError | None] = []
+        self._log.commit(outcome.append)
+        while not outcome:
+            yield
+        if outcome[0] is not None:
+            raise outcome[0]
+
+
+def open_store(
+    path: Path,
+    committer: GroupCommit,
+    tell: Callable[[OSError | None], None],
+    *,
+    topic: str,
+    pattern: bool = False,
+    slab_size: int,
+    initial_slabs: int = 1,
+) -> tuple[FileStore, Recovery]:
+    """Open a topic's file, or create it. Rename a damaged file, and begin an empty one.
+
+    Args:
+        path: the file; missing directories are created.
+        committer: the thread that synchronises files.
+        tell: called on the engine's thread after every synchronisation, with the error, or None.
+        topic: the name of the topic.
+        pattern: whether it holds many logical topics.
+        slab_size: bytes of a slab, for a new file.
+        initial_slabs: slabs of a new file.
+
+    Raises:
+        FileInUseError: another process has the file open.
+        OtherVersionError: the file has another version of the format; nothing has been changed.
+        OSError: the file cannot be opened, created or renamed.
+    """
+
+    def open_once() -> FileStore:
+        file = SlabFile(path, slab_size, initial_slabs)
+        try:
+            return FileStore(file, committer, tell, topic=topic, pattern=pattern)
+        except BaseException:
+            file.close()
+            raise
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        store = open_once()
+    except DamagedFileError as error:
+        set_aside = _set_aside(path)
+        store = open_once()
+        return store, Recovery(0, 0, str(error), set_aside, is_begun=True)
+    topics, store.topics = store.topics, frozenset()  # frees a set that may be large
+    return store, Recovery(
+        len(store), store.lost_bytes, had=store.had, topics=topics, is_begun=store.is_begun
+    )
+
+
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged file to an unused name."""
+    aside = free_name(path)
+    path.rename(aside)
+    return aside

@@ -1,0 +1,150 @@
+"""Group commit: one thread writes changes to stable storage, and notifies the engine.
+
+The engine writes through memory maps, which costs no system call, and never waits for a disk. Each
+scheduling round it requests a commit; while the thread is busy with one, further requests gather
+and share the next. So thousands may complete at once: their callbacks run in time slices.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from queue import SimpleQueue
+from typing import Final, NamedTuple, TypeAlias
+
+from server.util.task import Sliced
+
+_TOLD_AT_ONCE: Final = 128
+"""Callbacks of waiting requests per slice; each has about one ack to send."""
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Schedules a function to run soon on the engine's thread."""
+
+
+class Job(NamedTuple):
+    """A request to commit one file.
+
+    Attributes:
+        descriptor: the file.
+        written: called on the helper thread after the file has been synchronised, to note in the
+            file how far it got; raises OSError if the synchronisation is void.
+        done: called on the engine's thread after that, with the number of the synchronisation: jobs
+            that shared one get the same number, and `written` was called for the last of them only.
+        failed: called on the engine's thread instead if the file could not be synchronised.
+    """
+
+    descriptor: int
+    written: Callable[[], None]
+    done: Callable[[int], None]
+    failed: Callable[[OSError], None]
+
+
+def _all_at_once(work: Sliced) -> None:
+    while work.step():
+        pass
+
+
+class _Told:
+    """Calls the callbacks of finished jobs, on the engine's thread and in their order.
+
+    Args:
+        start: schedules work that is done in slices.
+    """
+
+    def __init__(self, start: Callable[[Sliced], None]) -> None:
+        self._start = start
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_under_way = False
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """The client, none as the work is for all publishers, and the work's name."""
+        return "", "commit"
+
+    def tell(self, calls: Iterable[Callable[[], None]]) -> None:
+        """Queue calls behind those that wait."""
+        self._waiting.extend(calls)
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._start(self)
+
+    def step(self) -> bool:
+        """Make a limited number of the calls."""
+        self._is_under_way = False  # if one fails, the next commit makes the others
+        for _ in range(min(_TOLD_AT_ONCE, len(self._waiting))):
+            self._waiting.popleft()()
+        self._is_under_way = bool(self._waiting)
+        return self._is_under_way
+
+
+class GroupCommit:
+    """The helper thread for commits, shared by all files of an instance.
+
+    Args:
+        post: schedules calls on the engine's thread.
+        synchronise: puts a file's content on stable storage.
+        start: schedules work that is done in slices, on the engine's thread.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        synchronise: Callable[[int], None] = os.fdatasync,
+        start: Callable[[Sliced], None] = _all_at_once,
+    ) -> None:
+        self._post: Final = post
+        self._told: Final = _Told(start)
+        self._synchronise: Final = synchronise
+        self._round = 0
+        self._jobs: SimpleQueue[Job | threading.Event | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="sow-commit", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a commit of a file."""
+        self._jobs.put(job)
+
+    def settle(self) -> None:
+        """Wait until all jobs submitted so far are finished."""
+        reached = threading.Event()
+        self._jobs.put(reached)
+        reached.wait()
+
+    def close(self) -> None:
+        """Finish the submitted jobs, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        open_for_jobs = True
+        while open_for_jobs:
+            gathered = [self._jobs.get()]
+            while not self._jobs.empty():
+                gathered.append(self._jobs.get())
+            for jobs in _by_file([item for item in gathered if isinstance(item, Job)]):
+                self._commit(jobs)
+            for item in gathered:
+                if isinstance(item, threading.Event):
+                    item.set()
+            open_for_jobs = None not in gathered
+
+    def _commit(self, jobs: list[Job]) -> None:
+        try:
+            self._synchronise(jobs[0].descriptor)
+            jobs[-1].written()
+        except OSError as error:
+            calls = [partial(job.failed, error) for job in jobs]
+        else:
+            self._round += 1
+            calls = [partial(job.done, self._round) for job in jobs]
+        self._post(partial(self._told.tell, calls))
+
+
+def _by_file(jobs: list[Job]) -> list[list[Job]]:
+    files: dict[int, list[Job]] = {}
+    for job in jobs:
+        files.setdefault(job.descriptor, []).append(job)
+    return list(files.values())

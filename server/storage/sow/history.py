@@ -1,0 +1,314 @@
+"""History: past states of records, and which of them were current at a moment.
+
+A record's states follow each other in time. When an update comes, the state before it is kept if
+at least the granularity has passed since the latest kept state; if not, that kept state also covers
+the time until the update. So a query of a moment returns states that were published, but perhaps
+not the very last before that moment. A deletion is kept as a state that queries never return.
+
+A state is dropped when it has not been current for longer than the window.
+
+The store gets the past states that a change makes before it gets the change. So a crash in between
+leaves too many past states, which the next start can detect, and never one too few.
+
+Messages that come together share a moment. If it is known which change was the last one that
+counts (`PastPoint.sequence`), the places of changes in the instance's order decide instead.
+
+Source: AMPS User Guide, Historical SOW Topic Queries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.storage.sow.records import Record
+from server.storage.sow.store import RecordStore, Superseded
+
+FOREVER: Final = np.iinfo(np.int64).max
+NEVER: Final = np.iinfo(np.int64).min
+
+
+class PastPoint(NamedTuple):
+    """A point in the past that is queried.
+
+    Attributes:
+        moment: nanoseconds since 1970.
+        sequence: the place of the last change that counts, in the instance's order of changes;
+            None if only the moment is known.
+    """
+
+    moment: int
+    sequence: int | None = None
+
+
+class _Span(NamedTuple):
+    """The range in which a state is current: moments, and places in the order of changes."""
+
+    begin: int
+    end: int
+    first: int
+    until: int
+
+
+_NOWHERE: Final = _Span(FOREVER, NEVER, FOREVER, NEVER)
+
+
+def _current(record: Record) -> _Span:
+    return _Span(record.timestamp, FOREVER, record.sequence, FOREVER)
+
+
+class _Spans:
+    """The spans of rows."""
+
+    __slots__ = ("begins", "ends", "firsts", "untils")
+
+    def __init__(self) -> None:
+        self.begins = np.empty(0, np.int64)
+        self.ends = np.empty(0, np.int64)
+        self.firsts = np.empty(0, np.int64)
+        self.untils = np.empty(0, np.int64)
+
+    def put(self, row: int, span: _Span) -> None:
+        """Set the span of a row's state."""
+        if row >= len(self.begins):
+            more = max(1024, len(self.begins), row + 1 - len(self.begins))
+            for name, value in zip(self.__slots__, _NOWHERE, strict=True):
+                rest = np.full(more, value, np.int64)
+                setattr(self, name, np.concatenate([getattr(self, name), rest]))
+        self.begins[row], self.ends[row], self.firsts[row], self.untils[row] = span
+
+    def finish(self, row: int, end: int, until: int) -> None:
+        """End the span of a row's state."""
+        self.ends[row], self.untils[row] = end, until
+
+    def at(self, point: PastPoint, rows: int) -> NDArray[np.bool_]:
+        """Return which of the first rows have states that were current at a point."""
+        if point.sequence is None:
+            begins, ends, here = self.begins, self.ends, point.moment
+        else:
+            begins, ends, here = self.firsts, self.untils, point.sequence
+        found: NDArray[np.bool_] = (begins[:rows] <= here) & (here < ends[:rows])
+        return found
+
+
+class History:
+    """The past states of one topic; all moments are nanoseconds since 1970.
+
+    Args:
+        store: the store of current and past states.
+        window: the retention of a state after it was current.
+        granularity: the least time between kept states.
+    """
+
+    def __init__(self, store: RecordStore, window: int, granularity: int) -> None:
+        self._store = store
+        self._window = window
+        self._granularity = granularity
+        self._spans = _Spans()
+        self._states: dict[str, deque[int]] = {}
+        self._deletions: set[int] = set()
+        self._kept: deque[tuple[str, int]] = deque()
+        self._recover()
+
+    def _recover(self) -> None:
+        found = sorted(self._store.past(), key=_in_order)
+        for row, past in found:
+            self._end_last(past.identity, past.record)
+            self._file(row, past)
+        for identity, row in self._store.identities():
+            record = self._store.record(row)
+            self._end_last(identity, record)
+            self._spans.put(row, _current(record))
+
+    def shift(self, step: int, before: int = FOREVER) -> None:
+        """Shift moments by the nanoseconds by which the wall clock was set.
+
+        Args:
+            step: nanoseconds.
+            before: the place in the order of changes before which moments are shifted.
+        """
+        spans = self._spans
+        spans.begins[(spans.begins != FOREVER) & (spans.firsts < before)] += step
+        is_over = (spans.ends != FOREVER) & (spans.ends != NEVER)
+        spans.ends[is_over & (spans.untils < before)] += step
+
+    def __len__(self) -> int:
+        """Return the number of past states, deletions included."""
+        return len(self._kept)
+
+    def ended_by(
+        self, identity: str, state: Record, successor: Record, *, deleted: bool
+    ) -> list[Superseded]:
+        """Return the past states that a change creates, in their order.
+
+        The store must have them before it has the change: see `find_unfinished`.
+
+        Args:
+            identity: the identity of the record.
+            state: the record before the change.
+            successor: the record after it; for a deletion, the marker of the time without a record.
+            deleted: whether the record is deleted.
+        """
+        states = self._states.get(identity)
+        row = self._store.row(identity)
+        begin = state.timestamp if row is None else int(self._spans.begins[row])
+        is_covered = (
+            states
+            and states[-1] not in self._deletions
+            and begin - int(self._spans.begins[states[-1]]) < self._granularity
+        )
+        made = [] if is_covered else [Superseded(identity, state, deleted=False)]
+        return [*made, Superseded(identity, successor, deleted=True)] if deleted else made
+
+    def changed(
+        self,
+        identity: str,
+        row: int,
+        successor: Record,
+        made: Sequence[tuple[int, Superseded]],
+        *,
+        deleted: bool,
+    ) -> None:
+        """Update the spans after a change of a record that the store has.
+
+        Args:
+            identity: the identity of the record.
+            row: the record's row.
+            successor: see `ended_by`.
+            made: the past states that the change created, with their rows.
+            deleted: whether the record was deleted.
+        """
+        # Not the state's timestamp: the span was shifted when the wall clock was set.
+        begin = int(self._spans.begins[row]) if made else 0
+        self._spans.put(row, _NOWHERE if deleted else _current(successor))
+        for past_row, past in made:
+            if not past.deleted:
+                self._file(past_row, past)
+                self._spans.begins[past_row] = begin
+        self._end_last(identity, successor)
+        for past_row, past in made:
+            if past.deleted:
+                self._file(past_row, past)
+
+    def _file(self, row: int, past: Superseded) -> None:
+        self._states.setdefault(past.identity, deque()).append(row)
+        self._kept.append((past.identity, row))
+        timestamp, sequence = past.record.timestamp, past.record.sequence
+        self._spans.put(row, _Span(timestamp, timestamp, sequence, sequence))
+        if past.deleted:
+            self._deletions.add(row)
+
+    def _end_last(self, identity: str, successor: Record) -> None:
+        states = self._states.get(identity)
+        if states and states[-1] not in self._deletions:
+            self._spans.finish(states[-1], successor.timestamp, successor.sequence)
+
+    def trim(self, now: int, most: int) -> Iterator[int]:
+        """Drop states that are older than the window; yield their rows before that.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            most: how many are dropped per call.
+        """
+        horizon = now - self._window
+        for _ in range(most):
+            if not self._kept or self._spans.ends[self._kept[0][1]] >= horizon:
+                break
+            identity, row = self._kept[0]
+            yield row
+            self._kept.popleft()
+            states = self._states[identity]
+            states.popleft()
+            if not states:
+                del self._states[identity]
+            self._deletions.discard(row)
+            self._spans.put(row, _NOWHERE)
+            self._store.drop(row)
+
+    def next_trim(self) -> int | None:
+        """Return the moment after which a state has to be dropped, None if there is none."""
+        if not self._kept:
+            return None
+        return int(self._spans.ends[self._kept[0][1]]) + self._window + 1
+
+    def standing(self, point: PastPoint, now: int) -> NDArray[np.bool_] | None:
+        """Return for each row whether its state was the current one at a point.
+
+        Returns:
+            None if the point lies before the window, for which no states are known.
+        """
+        if point.moment < now - self._window:
+            return None
+        return self._spans.at(point, self._store.rows)
+
+    def oldest_doubtful(self, point: PastPoint) -> int | None:
+        """Return the row of the oldest past state at a point that may cover later ones not kept.
+
+        Returns:
+            None if all states at that point are known to be exact.
+        """
+        if not self._granularity:
+            return None
+        rows = self._store.rows
+        standing = self._spans.at(point, rows) & (self._spans.ends[:rows] != FOREVER)
+        found = np.flatnonzero(standing)
+        return int(found[np.argmin(self._spans.begins[found])]) if len(found) else None
+
+    def rows(self, identity: str) -> list[int]:
+        """Return the rows of a record's past states."""
+        return list(self._states.get(identity, ()))
+
+
+class Unfinished(NamedTuple):
+    """Remains of changes of which a crash let only the past states be stored.
+
+    Attributes:
+        rows: past states that end with a change that the record lacks.
+        deletions: records with a deletion that lacks only its last entry, each with its sequence.
+    """
+
+    rows: list[int]
+    deletions: dict[str, int]
+
+
+def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) -> Unfinished:
+    """Find the past states that were stored without the change that made them.
+
+    A change of a record is stored in several steps: first the state that it ends, then the marker
+    of a deletion, then the change itself. The marker has the sequence of the deletion, so a record
+    that is older than its marker is deleted. Any other past state that is not older than its record
+    is a copy of that record: its next change is not stored.
+
+    Changes before records got other keys were complete by then, and their markers may have the key
+    of another record now.
+
+    Args:
+        store: the records.
+        past: their past states, with their rows.
+    """
+    rows: dict[int, str] = {}
+    deletions: dict[str, int] = {}
+    for row, one in past:
+        current = store.row(one.identity)
+        if current is None or one.record.sequence <= store.rekeyed_at:
+            continue
+        record = store.record(current)
+        if one.record.sequence < record.sequence:
+            continue
+        if one.deleted and one.record.sequence > record.sequence:
+            deletions[one.identity] = one.record.sequence
+        else:
+            rows[row] = one.identity
+    return Unfinished(
+        [row for row, identity in rows.items() if identity not in deletions], deletions
+    )
+
+
+def _in_order(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
+    """Return the sort key of changes: their sequences, since clocks may have been set back."""
+    _, past = item
+    return past.record.sequence, past.record.timestamp, past.deleted

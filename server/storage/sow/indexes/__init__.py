@@ -1,0 +1,1 @@
+"""Indexes of records: hash indexes and memo indexes."""

@@ -1,0 +1,223 @@
+"""Hash indexes: find the records with given values in given fields.
+
+An index returns a superset: the caller tests the whole filter on the candidates. It is only
+queried for texts. Since a text and a number compare as numbers, a number is indexed as such, and a
+text that is a number finds both. Values that may equal a text in yet other ways (arrays, numbers
+beyond the exact range of a double) are *odd*, and always among the candidates.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Final, TypeAlias
+
+from server.expressions.numerals import numeral
+from server.expressions.semantics import EXACT_LIMIT
+from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, conjuncts
+from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.bulk import bulk_extractor
+from server.message_types.paths import Path
+from server.util.string_table import TextTable
+
+Scalar: TypeAlias = str | int | float
+Wanted: TypeAlias = tuple[tuple[str, ...], ...]
+"""For each field of an index, the texts that it may have."""
+
+_Key: TypeAlias = Scalar | tuple[Scalar, ...]
+"""The index key of rows: the value of the field, or of several fields all values."""
+
+_PLAIN: Final = 0
+_ODD: Final = 1
+_NULL: Final = 2  # equals no text, whatever the other fields hold
+
+_MOST_EXACT: Final = 2**63
+"""Integers below this in magnitude equal no other integer."""
+
+MAX_COMBINATIONS: Final = 10_000
+"""Maximum number of look-ups per query; more are not worth it."""
+
+
+class HashIndex:
+    """One index.
+
+    Args:
+        fields: its fields.
+        message_type: the topic's message type.
+    """
+
+    __slots__ = ("_extract", "_extract_all", "_filed", "_found", "_is_single", "_odd", "fields")
+
+    def __init__(self, fields: Sequence[Path], message_type: MessageType) -> None:
+        self.fields: Final = tuple(fields)
+        self._extract: Final[Extractor] = message_type.extractor(fields)
+        self._extract_all: Final = bulk_extractor(message_type, fields)
+        self._is_single: Final = len(self.fields) == 1
+        self._found: TextTable[int | set[int]] = TextTable()
+        self._filed: list[_Key | None] = []  # by rows
+        self._odd: set[int] = set()
+
+    def put(self, row: int, body: bytes) -> None:
+        """Index a row under the values of its body."""
+        values = self._extract(body)
+        self._file(row, values[0] if self._is_single else values, max(map(_standing, values)))
+
+    def put_all(self, rows: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """Index rows, at least one, under the values of their bodies."""
+        columns = self._extract_all(bodies)
+        if self._is_single:
+            self._found.expect(columns[0])
+            for row, value in zip(rows, columns[0], strict=True):
+                self._file(row, value, _standing(value))
+        else:
+            for row, values in zip(rows, zip(*columns, strict=True), strict=True):
+                self._file(row, values, max(map(_standing, values)))
+
+    def _file(self, row: int, values: Value | tuple[Value, ...], standing: int) -> None:
+        filed = self._filed
+        while row >= len(filed):
+            filed.append(None)
+        before = filed[row]
+        if before is not None:
+            if before == values:
+                return
+            self.remove(row)
+        elif self._odd:
+            self._odd.discard(row)
+        if standing == _ODD:
+            self._odd.add(row)
+        if standing != _PLAIN:
+            return
+        key: _Key = values  # type: ignore[assignment]  # neither NULL nor odd
+        filed[row] = key
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = row
+        elif isinstance(found, set):
+            found.add(row)
+        elif found != row:
+            self._found[key] = {found, row}
+
+    def remove(self, row: int) -> None:
+        """Remove a row."""
+        self._odd.discard(row)
+        key = self._filed[row] if row < len(self._filed) else None
+        if key is None:
+            return
+        self._filed[row] = None
+        found = self._found[key]
+        if isinstance(found, set):
+            found.discard(row)
+            if len(found) > 1:
+                return
+            if found:
+                self._found[key] = found.pop()
+                return
+        del self._found[key]
+
+    def candidates(self, wanted: Wanted) -> set[int]:
+        """Return the rows that may have one of the texts in each field."""
+        rows = set(self._odd)
+        for values in product(*map(_alternatives, wanted)):
+            found = self._found.get(values[0] if self._is_single else values)
+            if isinstance(found, set):
+                rows |= found
+            elif found is not None:
+                rows.add(found)
+        return rows
+
+
+def _standing(value: Value) -> int:
+    """Return how a value is indexed: as it is, as odd, or as NULL."""
+    if isinstance(value, str):
+        return _PLAIN if value else _NULL
+    if value is None:
+        return _NULL
+    return _ODD if isinstance(value, list) or not abs(value) < EXACT_LIMIT else _PLAIN
+
+
+def _alternatives(texts: Iterable[str]) -> list[Scalar]:
+    found: list[Scalar] = []
+    for text in texts:
+        found.append(text)
+        number = numeral(text)
+        if number is not None:
+            found.append(number)
+    return found
+
+
+def key_texts(wanted: Wanted) -> Wanted | None:
+    """Return the texts of key fields from which keys may have been made, for values equal to these.
+
+    A number is equal to any text that represents it, but a key was made only from one of its own.
+
+    Returns:
+        For each field the texts; None if one of these represents a number that equals very many
+        others.
+    """
+    spelled = [texts for texts in map(_spellings, wanted) if texts is not None]
+    return tuple(spelled) if len(spelled) == len(wanted) else None
+
+
+def _spellings(texts: Iterable[str]) -> tuple[str, ...] | None:
+    spelled: dict[str, None] = {}
+    for text in texts:
+        spelled[text] = None
+        number = numeral(text)
+        if number is None:
+            continue
+        if abs(number) >= (_MOST_EXACT if isinstance(number, int) else EXACT_LIMIT):
+            return None
+        spelled[repr(float(number))] = None
+        if float(number).is_integer():
+            spelled[str(int(number))] = None
+        if number == 0:
+            spelled["0.0"] = spelled["-0.0"] = None
+    return tuple(spelled)
+
+
+def texts_by_field(expr: Expr) -> Mapping[Path, tuple[str, ...]]:
+    """Return the fields that a filter restricts to some texts, by `=` or `IN`; none equals `''`."""
+    restricted: dict[Path, tuple[str, ...]] = {}
+    for term in conjuncts(expr):
+        field, items = _restriction(term)
+        if field is None:
+            continue
+        texts = [
+            item.value
+            for item in items
+            if isinstance(item, Literal) and isinstance(item.value, str)
+        ]
+        if texts and len(texts) == len(items):
+            restricted.setdefault(field.path, tuple(text for text in texts if text))
+    return restricted
+
+
+def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
+    match term:
+        case Comparison(operator="=", left=Identifier() as field, right=other):
+            return field, (other,)
+        case Comparison(operator="=", left=other, right=Identifier() as field):
+            return field, (other,)
+        case In(operand=Identifier() as field, items=items):
+            return field, items
+        case _:
+            return None, ()
+
+
+def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
+    """Return the texts that a filter allows in an index's fields.
+
+    None if it leaves a field open, or there are more than `MAX_COMBINATIONS`.
+    """
+    wanted = []
+    combinations = 1
+    for field in fields:
+        texts = restricted.get(field)
+        if texts is None:
+            return None
+        wanted.append(texts)
+        combinations *= len(texts)
+    return tuple(wanted) if wanted and combinations <= MAX_COMBINATIONS else None

@@ -1,0 +1,241 @@
+"""Memo indexes: columns of field values, so that a query need not parse any record.
+
+Rows are divided into blocks. A block has a column for each field that was ever queried, created
+when it is first needed. A change of a record only adds its row to the block's list of changes; the
+next query that needs the block updates its columns, by reading the rows that changed since. So the
+cost of a publish does not depend on the number of indexed fields.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from server.expressions.backends.columns import (
+    Column,
+    NumberColumn,
+    TextColumn,
+    column_of,
+    column_of_raw,
+    text_array,
+)
+from server.message_types.base import MessageType, Value
+from server.message_types.bulk import BulkExtractor, ColumnReader, ReadsColumns, bulk_extractor
+from server.message_types.paths import Path
+from server.storage.sow.store import RecordStore
+
+BLOCK = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
+"""Rows of a block: few enough to be parsed without delaying other tasks (6 ms, if of 1 KB)."""
+_JOINED: Final = 256
+"""Bodies that are joined at once: few enough to fit the processor's cache."""
+_NO_ROW: Final = -1
+
+
+class _Block:
+    """The columns of some rows.
+
+    Attributes:
+        changes: rows (offsets in the block) in the order in which they changed.
+        columns: field -> column, and the number of changes that it includes.
+    """
+
+    __slots__ = ("changes", "columns")
+
+    def __init__(self) -> None:
+        self.changes: list[int] = []
+        self.columns: dict[Path, tuple[Column, int]] = {}
+
+
+class MemoIndexes:
+    """All memo indexes of a topic.
+
+    Args:
+        store: the store of the records.
+        used: for each row, 0 if it has no record.
+        message_type: the topic's message type.
+    """
+
+    def __init__(self, store: RecordStore, used: bytearray, message_type: MessageType) -> None:
+        self._store = store
+        self._used = used
+        self._type = message_type
+        self._blocks: list[_Block] = []
+        self._readers: dict[tuple[Path, ...], ColumnReader | None] = {}
+        self._extractors: dict[tuple[Path, ...], BulkExtractor] = {}
+        self.fields: dict[Path, None] = {}
+
+    def changed(self, row: int) -> None:
+        """Note that a row got another record, or lost the one it had."""
+        index, offset = divmod(row, BLOCK)
+        if index < len(self._blocks):
+            block = self._blocks[index]
+            if block.columns:
+                block.changes.append(offset)
+                if len(block.changes) > 2 * BLOCK:
+                    block.changes.clear()
+                    block.columns.clear()
+
+    def all_changed(self, rows: Sequence[int]) -> None:
+        """Note that rows got other records."""
+        if self._blocks:
+            for row in rows:
+                self.changed(row)
+
+    def unread(self, index: int, fields: Sequence[Path]) -> int:
+        """Return how many rows of a block have to be parsed, at most, to update its columns."""
+        length = min(BLOCK, self._store.rows - index * BLOCK)
+        if not fields:
+            return 0
+        if index >= len(self._blocks):
+            return length
+        block = self._blocks[index]
+        if any(field not in block.columns for field in fields):
+            return length
+        columns = [block.columns[field] for field in fields]
+        changes = len(block.changes) - min(seen for _, seen in columns)
+        return min(length, changes + length - min(len(column) for column, _ in columns))
+
+    def columns(self, index: int, fields: Sequence[Path]) -> list[Column]:
+        """Return the updated columns of a block; NULL in rows without a record.
+
+        Args:
+            index: the number of the block.
+            fields: the fields wanted.
+
+        Returns:
+            A column for each field, with the length of the block.
+        """
+        while len(self._blocks) <= index:
+            self._blocks.append(_Block())
+        self.fields.update(dict.fromkeys(fields))
+        block = self._blocks[index]
+        first = index * BLOCK
+        length = min(BLOCK, self._store.rows - first)
+        missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
+        if missing:
+            made = self._read(first, range(length), missing)
+            for field, column in zip(missing, made, strict=True):
+                block.columns[field] = column, len(block.changes)
+        stale: dict[tuple[int, int], list[Path]] = {}
+        for field in dict.fromkeys(fields):
+            column, seen = block.columns[field]
+            if seen < len(block.changes) or len(column) < length:
+                stale.setdefault((seen, len(column)), []).append(field)
+        for (seen, had), together in stale.items():
+            self._update(block, first, tuple(together), seen, range(had, length))
+        if all(seen == len(block.changes) for _, seen in block.columns.values()):
+            block.changes.clear()
+            block.columns = {field: (column, 0) for field, (column, _) in block.columns.items()}
+        return [block.columns[field][0] for field in fields]
+
+    def _update(
+        self, block: _Block, first: int, fields: tuple[Path, ...], seen: int, added: range
+    ) -> None:
+        """Update columns that include the same changes, parsing each row once."""
+        replaced = sorted({offset for offset in block.changes[seen:] if offset < added.start})
+        read = self._read(first, [*replaced, *added], fields)
+        for field, made in zip(fields, read, strict=True):
+            values = made.to_values()
+            column, _ = block.columns[field]
+            if replaced:
+                column = _replaced(column, replaced, values[: len(replaced)])
+            if added:
+                column = _extended(column, values[len(replaced) :])
+            block.columns[field] = column, len(block.changes)
+
+    def _read(
+        self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
+    ) -> Sequence[Column]:
+        """Read fields of rows; return for each field a column, NULL in rows without a record."""
+        if fields not in self._readers:
+            self._readers[fields] = _column_reader(self._type, fields)
+        used = self._used
+        read = self._readers[fields]
+        if read is None:
+            return self._extract(first, offsets, fields)
+        rows = [first + offset if used[first + offset] else _NO_ROW for offset in offsets]
+        joined = (
+            self._store.joined_bodies(rows[start : start + _JOINED])
+            for start in range(0, len(rows), _JOINED)
+        )
+        return list(map(column_of_raw, read(joined, len(rows))))
+
+    def _extract(
+        self, first: int, offsets: Sequence[int], fields: tuple[Path, ...]
+    ) -> Sequence[Column]:
+        """Read fields of rows of a message type that does not support columns."""
+        extract = self._extractors.get(fields)
+        if extract is None:
+            extract = self._extractors[fields] = bulk_extractor(self._type, fields)
+        there = [first + offset for offset in offsets if self._used[first + offset]]
+        if not there:
+            return [column_of((None,) * len(offsets))] * len(fields)
+        presence = [self._used[first + offset] for offset in offsets]
+        read = extract(self._store.bodies(there))
+        return [column_of(_spread(values, presence)) for values in read]
+
+
+def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
+    return message_type.column_reader(fields) if isinstance(message_type, ReadsColumns) else None
+
+
+def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:
+    """Return values with NULLs inserted, where nothing is present."""
+    rest = iter(values)
+    return [next(rest) if there else None for there in presence]
+
+
+def _replaced(column: Column, offsets: Sequence[int], values: Sequence[Value]) -> Column:
+    """Return a column with other values in some places."""
+    if isinstance(column, TextColumn) and set(map(type, values)) <= {str, type(None)}:
+        mask = np.zeros(len(column), np.bool_)
+        mask[offsets] = True
+        return TextColumn(pc.replace_with_mask(column.values, pa.array(mask), text_array(values)))
+    if isinstance(column, NumberColumn):
+        part = column_of(values)
+        if isinstance(part, NumberColumn) and part.values.dtype == column.values.dtype:
+            return _numbers_replaced(column, offsets, part)
+    whole = column.to_values()
+    for offset, value in zip(offsets, values, strict=True):
+        whole[offset] = value
+    return column_of(whole)
+
+
+def _numbers_replaced(
+    column: NumberColumn, offsets: Sequence[int], part: NumberColumn
+) -> NumberColumn:
+    numbers = column.values.copy()
+    numbers[offsets] = part.values
+    valid = integers = None
+    if column.valid is not None or part.valid is not None:
+        valid = column.present().copy()
+        valid[offsets] = part.present()
+    if column.integers is not None or part.integers is not None:
+        nowhere = np.zeros(len(column), np.bool_)
+        integers = nowhere if column.integers is None else column.integers.copy()
+        integers[offsets] = False if part.integers is None else part.integers
+    return NumberColumn(numbers, valid, integers)
+
+
+def _extended(column: Column, values: Sequence[Value]) -> Column:
+    """Return a column with further values at its end."""
+    part = column_of(values)
+    if isinstance(column, TextColumn) and isinstance(part, TextColumn):
+        return TextColumn(pa.concat_arrays([column.values, part.values]))
+    if (
+        isinstance(column, NumberColumn)
+        and isinstance(part, NumberColumn)
+        and column.values.dtype == part.values.dtype
+        and column.integers is part.integers is None
+    ):
+        valid = None
+        if column.valid is not None or part.valid is not None:
+            valid = np.concatenate([column.present(), part.present()])
+        return NumberColumn(np.concatenate([column.values, part.values]), valid)
+    return column_of([*column.to_values(), *values])

@@ -1,0 +1,1 @@
+"""SOW keys: generation, chaining and partitions."""

@@ -1,0 +1,105 @@
+"""Completes chains of ids at a start.
+
+A message in the transaction log is safe with the log, but the ids that it added to a chain are in a
+separate file, which is put on stable storage with the topic's file. A power failure may remove ids
+from its end. So the topic's file notes up to which change the ids are safe; missing ids are in the
+messages after that one. The log has all of these. For a topic that is not in the log, the records
+hold the last message of each chain: these are the ones that may have been kept while their ids
+were lost.
+
+If the file of chained ids did not exist, was damaged or is shorter than it was, the whole log is
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from server.storage.journal import MESSAGES
+from server.storage.journal.format.layout import divided
+
+if TYPE_CHECKING:
+    from server.storage.journal import Journal
+    from server.storage.sow.keys.chaining import ChainingKeys
+    from server.storage.sow.topic_records import SowTopic
+
+_AT_ONCE: Final = 1000
+"""Records that are read between two calls of `pause`."""
+
+Find = Callable[[str, str], object | None]
+
+
+def recover_chains(
+    sow: SowTopic,
+    chains: ChainingKeys,
+    journal: Journal | None,
+    find: Find,
+    pause: Callable[[], None],
+) -> int:
+    """Add the ids of a topic's messages that the file of chained ids lacks.
+
+    Args:
+        sow: the topic, before its records are brought up to date with the log.
+        chains: the topic's key source.
+        journal: the log, if the topic is in it.
+        find: returns the topic that has the records of a message type and name.
+        pause: called repeatedly; its exception ends the recovery.
+
+    Returns:
+        The number of ids added.
+
+    Raises:
+        StoreError: an id cannot be stored, or a record cannot be read.
+    """
+    before = len(chains)
+    stored, file = sow.table.store.stored_chains, chains.file
+    after = stored.until if file.is_whole and file.size >= stored.size else 0
+    if journal is not None:
+        _learn_from_log(sow, chains, journal, after, find, pause)
+    if sow.table.store.last_sequence > after:
+        _learn_from_records(sow, chains, after, pause)
+    return len(chains) - before
+
+
+def _learn_from_log(
+    sow: SowTopic,
+    chains: ChainingKeys,
+    journal: Journal,
+    after: int,
+    find: Find,
+    pause: Callable[[], None],
+) -> None:
+    for passage in journal.passages(after=after):
+        pause()
+        columns = passage.columns()
+        topics = passage.names.topics
+        own = [
+            number
+            for number in set(columns["topic"].tolist())
+            if find(topics[number].message_type, topics[number].name) is sow
+        ]
+        wanted = np.isin(columns["topic"], own) & np.isin(columns["kind"], sorted(MESSAGES))
+        wanted &= columns["sow_key"] != 0
+        if not wanted.any():
+            continue
+        picked = passage.pick(np.flatnonzero(wanted).tolist())
+        columns = picked.columns()
+        keys, lengths = columns["sow_key"].tolist(), columns["extras_length"].tolist()
+        for data, length, key in zip(picked.data(), lengths, keys, strict=True):
+            chains.learn(divided(data, length)[0] if length else data, str(key))
+
+
+def _learn_from_records(
+    sow: SowTopic, chains: ChainingKeys, after: int, pause: Callable[[], None]
+) -> None:
+    store = sow.table.store
+    rows = (row for _, row in store.identities())
+    while some := list(islice(rows, _AT_ONCE)):
+        pause()
+        for record in store.records(some):
+            if record.sequence > after:
+                chains.learn(record.body, record.key)

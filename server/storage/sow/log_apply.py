@@ -1,0 +1,228 @@
+"""Applies entries of the log to the records of a topic.
+
+An entry holds the outcome of a publish: its record is the body under the key that is recorded with
+it. So most entries become records in runs (`record_run.py`), whatever processing the topic applies
+to messages before it records them. The others do something else, or have a record that depends on
+the earlier one, or a text as the key; these are applied one by one, each in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from server.storage.journal import MESSAGES, Kind
+from server.storage.journal.format.layout import LATE, decode_text, divided
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
+from server.storage.sow.rekey import keys_now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from server.storage.journal import Entry, Field, Passage
+    from server.storage.sow.topic_records import SowTopic
+
+_LEAST_RUN: Final = 4
+"""Minimum number of entries that are worth applying as a run."""
+
+_PUBLISHES: Final = sorted(MESSAGES)
+
+
+def apply_passage(sow: SowTopic, passage: Passage) -> None:
+    """Apply entries of the log to the records of a topic, all of which are for it.
+
+    Raises:
+        StoreError: a record cannot be stored; those of the entries before it have been.
+    """
+    plain = _plain(passage) if sow.takes_runs else np.zeros(len(passage), np.bool_)
+    for start, end in stretches(plain):
+        if plain[start] and end - start >= _LEAST_RUN:
+            _, problem = sow.table.put_run(_run_of(sow, passage.part(start, end)), 0)
+            if problem is not None:
+                raise problem
+        else:
+            for position in range(start, end):
+                apply_entry(sow, passage.entry(position))
+
+
+def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of consecutive equal values, as start and end."""
+    if not len(values):
+        return
+    edges = (np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()
+    yield from zip([0, *edges], [*edges, len(values)], strict=True)
+
+
+def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
+    """Return which entries hold a complete record, with a number as its key."""
+    columns = passage.columns()
+    plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
+    plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE) == 0)
+    plain[passage.with_given_keys()] = False
+    return plain
+
+
+def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
+    """Return the records of plain entries."""
+    columns = passage.columns()
+    moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
+    lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
+    bodies, correlation_ids = _with_marks(passage)
+    return RecordRun(
+        sow.name,
+        columns["sow_key"].tolist(),
+        bodies,
+        columns["txid"].tolist(),
+        _field(moments),
+        _field(np.where(lifetimes, moments + lifetimes, 0)),
+        _field(columns["client"]),
+        columns["sequence"].tolist(),
+        correlation_ids,
+    )
+
+
+def _with_marks(passage: Passage) -> tuple[Sequence[bytes], Sequence[str]]:
+    """Return the bodies of entries, and their correlation ids, empty if there are none."""
+    data, lengths = passage.data(), passage.columns()["extras_length"]
+    if not lengths.any():
+        return data, ()
+    parts = [divided(body, length) for body, length in zip(data, lengths.tolist(), strict=True)]
+    return [body for body, _, _ in parts], [decode_text(mark) for _, mark, _ in parts]
+
+
+def _field(column: npt.NDArray[np.generic]) -> Field:
+    """Return a column as a single value if all entries have the same value."""
+    if (column == column[0]).all():
+        same: int = column[0].item()
+        return same
+    each: Sequence[int] = column.tolist()
+    return each
+
+
+class FormerKeys:
+    """Applies entries with SOW keys that the topic may have made differently at their time.
+
+    When all records are made from the log, they get the keys that the topic makes now. A deletion
+    names the keys of its time; one that no record has stands for the record that had it then.
+
+    Args:
+        sow: a topic without records, which makes keys from fields; see `rekeying.py`.
+    """
+
+    def __init__(self, sow: SowTopic) -> None:
+        self._sow: Final = sow
+        self._now: Final[dict[str, str]] = {}
+
+    def apply(self, passage: Passage) -> None:
+        """Apply entries of the log to the records of the topic, all of which are for it.
+
+        Raises:
+            StoreError: a record cannot be stored; those of the entries before it have been.
+        """
+        keys = self._keys(passage)
+        if not self._now and all(recorded == now for recorded, now in keys.values()):
+            apply_passage(self._sow, passage)
+            return
+        for position in range(len(passage)):
+            entry = passage.entry(position)
+            if position in keys:
+                recorded, now = keys[position]
+                self._now.pop(_within(entry, recorded), None)
+                if recorded != now:
+                    self._now[_within(entry, recorded)] = now
+                _put(self._sow, entry, record_of(self._sow, entry)._replace(key=now))
+            elif entry.kind == Kind.SOW_DELETE:
+                _delete(self._sow, entry, [self._key_now(entry, key) for key in _named(entry)])
+            else:
+                apply_entry(self._sow, entry)
+
+    def _keys(self, passage: Passage) -> dict[int, tuple[str, str]]:
+        """Return, for each entry with a record, its recorded key and its present key."""
+        columns, names = passage.columns(), passage.names.topics
+        bodies, _ = _with_marks(passage)
+        is_keyed = np.isin(columns["kind"], _PUBLISHES) & (columns["sow_key"] != 0)
+        keys: dict[int, tuple[str, str]] = {}
+        for number in set(columns["topic"][is_keyed].tolist()):
+            places = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
+            recorded = [str(columns["sow_key"][place]) for place in places]
+            of_topic = [bodies[place] for place in places]
+            now = keys_now(self._sow, names[number].name, of_topic, recorded)
+            keys |= zip(places, zip(recorded, now, strict=True), strict=True)
+        return keys
+
+    def _key_now(self, entry: Entry, key: str) -> str:
+        identity = self._sow.table.identity(key, entry.topic.name)
+        if self._sow.table.store.row(identity) is not None:
+            return key
+        return self._now.get(_within(entry, key), key)
+
+
+def _within(entry: Entry, key: str) -> str:
+    return f"{entry.topic.name}\0{key}"
+
+
+def apply_entry(sow: SowTopic, entry: Entry) -> None:
+    """Apply an entry of the log to the records of a topic.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
+    if entry.kind == Kind.SOW_DELETE:
+        _delete(sow, entry, _named(entry))
+    elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
+        _put(sow, entry, record_of(sow, entry))
+
+
+def _named(entry: Entry) -> list[str]:
+    """Return the SOW keys that a deletion names."""
+    return msgspec.json.decode(entry.body, type=list[str])
+
+
+def _delete(sow: SowTopic, entry: Entry, keys: Sequence[str]) -> None:
+    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
+        if not is_superseded(entry, record):
+            sow.remove(record, entry.txid, moment)
+
+
+def _put(sow: SowTopic, entry: Entry, record: Record) -> None:
+    identity = sow.table.identity(record.key, record.topic)
+    if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
+        sow.apply(record)
+
+
+def is_superseded(entry: Entry, record: Record | None) -> bool:
+    """Return whether an entry has no effect: its publisher's later message made the record."""
+    return entry.is_late and is_later(record, entry.client, entry.sequence)
+
+
+def record_of(sow: SowTopic, entry: Entry) -> Record:
+    """Return the record as it was after the message that an entry holds."""
+    moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
+    correlation_id = decode_text(entry.correlation_id)
+    if not entry.sow_key and not entry.given_key:  # recorded before the topic had records
+        return sow.draft(
+            entry.body,
+            moment,
+            entry.txid,
+            bookmark=entry.bookmark,
+            topic=entry.topic.name,
+            expiration=entry.expiration or None,
+            correlation_id=correlation_id,
+        )
+    return Record(
+        decode_text(entry.given_key) or str(entry.sow_key),
+        entry.body,
+        entry.topic.name,
+        moment,
+        moment + entry.expiration * NANOSECONDS if entry.expiration else 0,
+        entry.txid,
+        correlation_id,
+        entry.bookmark,
+    )

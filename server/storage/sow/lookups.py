@@ -1,0 +1,85 @@
+"""Finds the records for VALUE_LOOKUP, by hash indexes over the lookup fields.
+
+The result of a lookup is up to date: its index follows each change of the topic. A field matches
+a value if both are the same text.
+
+Source: AMPS User Guide, Special-Purpose Functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from server.expressions import semantics
+from server.expressions.functions.lookups import Lookup
+from server.message_types.base import Extractor, Value
+from server.storage.sow.indexes.hash_index import HashIndex
+from server.storage.sow.record_table import RecordTable
+
+
+class _Keeper(Protocol):
+    """A topic with records."""
+
+    @property
+    def table(self) -> RecordTable:
+        """The records."""
+
+
+class _Open(NamedTuple):
+    """A lookup with an existing topic.
+
+    Attributes:
+        table: the topic's records.
+        topic: the logical topic of the records to search, None for all.
+        found_by: the index over the lookup fields.
+        keys, result: read the lookup fields, and the field to return.
+    """
+
+    table: RecordTable
+    topic: str | None
+    found_by: HashIndex
+    keys: Extractor
+    result: Extractor
+
+
+class Lookups:
+    """The lookups of an instance. Before they are opened, nothing is found."""
+
+    def __init__(self) -> None:
+        self._open: Final[dict[Lookup, _Open]] = {}
+
+    def open(
+        self,
+        declared: Iterable[Lookup],
+        find: Callable[[str, str], _Keeper | None],
+    ) -> None:
+        """Open the lookups with existing topics.
+
+        Args:
+            declared: the lookups.
+            find: finds the topic of a message type and name.
+        """
+        for lookup in declared:
+            keeper = find(lookup.message_type, lookup.topic)
+            if keeper is not None:
+                table = keeper.table
+                self._open[lookup] = _Open(
+                    table,
+                    lookup.topic if table.options.pattern else None,
+                    table.hash_index(lookup.keys),
+                    table.extractor(lookup.keys),
+                    table.extractor((lookup.result,)),
+                )
+
+    def find(self, lookup: Lookup, keys: tuple[str, ...]) -> Value:
+        """Return the field of the record with these texts as lookup fields; NULL if none has."""
+        there = self._open.get(lookup)
+        if there is None:
+            return None
+        for row in sorted(there.found_by.candidates(tuple((key,) for key in keys))):
+            record = there.table.store.record(row)
+            texts = tuple(map(semantics.text, there.keys(record.body)))
+            if texts == keys and there.topic in (None, record.topic):
+                return there.result(record.body)[0]
+        return None

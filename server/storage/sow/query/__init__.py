@@ -1,0 +1,1 @@
+"""Queries of records: candidates, filters and order."""

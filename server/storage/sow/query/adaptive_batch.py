@@ -1,0 +1,65 @@
+"""Portions: how many records of a query are tested before other tasks run.
+
+The cost of a record is not known in advance if regular expressions search it. So records are tested
+in portions, the smaller the more searches each record takes. A portion that reaches a long search
+is abandoned, and its records are tested one by one, until they turn out to be cheap again. One
+record that takes too many long searches ends the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from server.expressions.regex.budget import LONG_SEARCHES, Allowance, TooCostlyError
+from server.expressions.regex.patterns import searches
+from server.expressions.tree import Expr
+
+_Found = TypeVar("_Found")
+
+
+class Portions:
+    """The sizes of a query's portions.
+
+    Args:
+        expr: its filter, None for none.
+        most: how many records a portion has at most.
+
+    Attributes:
+        are_slices: whether other tasks should run after each portion.
+        size: how many records the next portion has.
+        effort: counts the long searches of a portion.
+    """
+
+    __slots__ = ("_most", "are_slices", "effort", "size")
+
+    def __init__(self, expr: Expr | None, most: int) -> None:
+        in_each = 0 if expr is None else searches(expr)
+        self.are_slices: Final = in_each > 0
+        self.effort: Final = Allowance()
+        self._most: Final = max(1, most // (1 + in_each))  # reading a record costs about a search
+        self.size = self._most
+
+    def test(self, found: Callable[[], _Found]) -> _Found | None:
+        """Test a portion.
+
+        Args:
+            found: tests so many records, and returns the result.
+
+        Returns:
+            The result; None if the portion is to be tried again with the size that is now set.
+
+        Raises:
+            TooCostlyError: a single record takes too many steps.
+        """
+        self.effort.renew(LONG_SEARCHES if self.size == 1 else 0)
+        try:
+            result = found()
+        except TooCostlyError:
+            if self.size == 1:
+                raise
+            self.size = 1
+            return None
+        if self.size > 1 or self.effort.left == LONG_SEARCHES:
+            self.size = min(2 * self.size, self._most)
+        return result

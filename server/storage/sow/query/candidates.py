@@ -1,0 +1,58 @@
+"""Candidates of a query: the records that SOW keys or a hash index leave to be tested.
+
+Source: AMPS User Guide, Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+
+from server.message_types.paths import Path
+from server.storage.sow.indexes.hash_index import key_texts, wanted_by
+from server.storage.sow.record_table import RecordTable
+
+
+def candidates(
+    table: RecordTable,
+    restricted: Mapping[Path, tuple[str, ...]],
+    keys: Sequence[str] | None,
+    topics: Callable[[str], bool] | None,
+    *,
+    past: bool,
+) -> list[int] | None:
+    """Return the rows that may match, in ascending order; None if all rows have to be tested.
+
+    Args:
+        table: the table to query.
+        restricted: the fields that the filter restricts to some texts.
+        keys: the SOW keys that are queried, None for all.
+        topics: the logical topics that are queried, None for all.
+        past: past states are queried, which are in no hash index.
+    """
+    if keys is not None:
+        return _rows(table, table.identities(keys, topics), past=past)
+    if past or not restricted:
+        return None
+    if table.key_hash is not None:
+        wanted = wanted_by(table.options.key_fields, restricted)
+        spelled = None if wanted is None else key_texts(wanted)
+        if spelled is not None:
+            values = product(*spelled)
+            return _rows(table, {table.key_hash.of_values(each) for each in values}, past=False)
+    for index in table.hash_indexes:
+        wanted = wanted_by(index.fields, restricted)
+        if wanted is not None:
+            return sorted(index.candidates(wanted))
+    return None
+
+
+def _rows(table: RecordTable, identities: Iterable[str], *, past: bool) -> list[int]:
+    rows: list[int] = []
+    for identity in identities:
+        row = table.store.row(identity)
+        if row is not None:
+            rows.append(row)
+        if past and table.history is not None:
+            rows.extend(table.history.rows(identity))
+    return sorted(rows)

@@ -1,0 +1,333 @@
+"""Queries: select the records that match, as of the moment at which the query began.
+
+A query runs in slices, each short enough not to delay publishing, and records may change between
+them. A `Snapshot` keeps the state that the query sees: a row that has changed since is tested by
+the record saved for it.
+
+If SOW keys or a hash index determine the records to test, only those are read. All other queries
+scan the memo indexes block by block and test whole columns at once. With regular expressions, they
+test smaller portions instead (server/storage/sow/query/adaptive_batch.py). If a filter selects a
+part of the keys, that part is separated from it (server/storage/sow/keys/partitions.py).
+
+Sources: AMPS User Guide, Querying the State of the World; Indexing SOW Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.expressions.backends.compile_columns import ColumnFilter, Rows
+from server.expressions.inference import as_read
+from server.expressions.tree import Expr, OrderTerm
+from server.storage.sow.history import PastPoint
+from server.storage.sow.indexes.hash_index import texts_by_field
+from server.storage.sow.indexes.memo_index import BLOCK
+from server.storage.sow.keys.partitions import without_part
+from server.storage.sow.query.adaptive_batch import Portions
+from server.storage.sow.query.candidates import candidates
+from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.query.record_order import Ordering, Placed, Ranking
+from server.storage.sow.record_context import Contexts
+from server.storage.sow.record_table import RecordTable
+from server.storage.sow.records import Record
+from server.storage.sow.snapshot import Snapshot
+
+_READ_AT_ONCE: Final = 1000
+"""Records that are read one by one per slice."""
+_ORDERED_AT_ONCE: Final = 250
+"""Rows after which a slice ends that prepares rows for sorting, or emits them in order."""
+_WARM_BLOCKS: Final = 16
+"""Blocks per slice, if hardly any of their records have to be parsed."""
+_NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
+"""The snapshot of queries that have read everything when they begin."""
+
+
+class QuerySpec(NamedTuple):
+    """The parameters of a query.
+
+    Attributes:
+        filter: the content filter, None for none.
+        keys: SOW keys to which the query is restricted, None for no restriction.
+        order_by: the order of the results; none if empty.
+        top_n: how many records are returned at most, None for all.
+        skip_n: how many matching records are skipped first.
+        topics: tests whether a logical topic is queried, for a topic with a Pattern; None for all.
+        as_of: the point in the past to query; None for now. Without history it is ignored.
+    """
+
+    filter: Expr | None = None
+    keys: tuple[str, ...] | None = None
+    order_by: tuple[OrderTerm, ...] = ()
+    top_n: int | None = None
+    skip_n: int = 0
+    topics: Callable[[str], bool] | None = None
+    as_of: PastPoint | None = None
+
+
+class OpenQuery(Protocol):
+    """A running query: each step does a slice of the work and returns the records found in it."""
+
+    @property
+    def topic_matches(self) -> int:
+        """Number of records to be tested."""
+
+    @property
+    def matches(self) -> int:
+        """Number of matching records so far; of all of them when the query has ended."""
+
+    def __iter__(self) -> Iterator[Sequence[Record]]:
+        """Iterate over the remaining steps."""
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+
+
+class _Piece(NamedTuple):
+    """The result of a slice of the work.
+
+    Attributes:
+        rows: matching rows with records as they were when the query began.
+        saved: matching records of rows that have changed since, with their rows.
+    """
+
+    rows: list[int]
+    saved: list[tuple[int, Record]]
+
+
+class Query(Iterator[list[Record]]):
+    """A running query: each step does a slice of the work and returns the records found in it.
+
+    A step may find nothing, and the next one something. Close a query that is not run to its end.
+
+    Args:
+        table: the table to query.
+        spec: the query's parameters.
+        now: the time, in nanoseconds since 1970.
+
+    Attributes:
+        topic_matches: number of records to be tested.
+        matches: number of matching records so far; of all of them when the query has ended.
+    """
+
+    def __init__(self, table: RecordTable, spec: QuerySpec, now: int) -> None:
+        self._table: Final = table
+        self._spec: Final = spec
+        self._expr, self._part = without_part(spec.filter)
+        self._historical: Final = spec.as_of is not None and table.history is not None
+        restricted = {} if self._expr is None else texts_by_field(self._expr)
+        self._candidates: Final = candidates(
+            table, restricted, spec.keys, spec.topics, past=self._historical
+        )
+        whole = spec.topics is None and not self._historical
+        self._mask: Final = (
+            None
+            if whole and self._candidates is not None
+            else table.mask(spec.topics, spec.as_of if self._historical else None, now)
+        )
+        self._ordering: Final = (
+            Ordering(spec.order_by, table.message_type) if spec.order_by else None
+        )
+        in_blocks = (
+            BLOCK if self._ordering is None else BLOCK // 2
+        )  # sorting is slower than testing
+        self._portions: Final = Portions(
+            self._expr, in_blocks if self._candidates is None else _READ_AT_ONCE
+        )
+        self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
+        self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
+        self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
+        self.topic_matches: Final = (
+            len(table) if self._mask is None else int(np.count_nonzero(self._mask))
+        )
+        self.matches = 0
+        self._snapshot = _NO_SNAPSHOT
+        self._steps: Iterator[list[Record]]
+        few = self._candidates
+        if few is not None and len(few) <= _READ_AT_ONCE and self._is_quick:
+            self._steps = iter((self._found_at_once(few),))
+        else:
+            self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
+            self._steps = self._run()
+
+    def __next__(self) -> list[Record]:
+        """Do a slice of the work.
+
+        Returns:
+            Records; the list may be empty.
+
+        Raises:
+            StopIteration: all records have been returned.
+        """
+        return next(self._steps)
+
+    def close(self) -> None:
+        """End the query; harmless if it has ended."""
+        self._steps = iter(())
+        self._table.close_snapshot(self._snapshot)
+
+    @property
+    def _is_quick(self) -> bool:
+        """True if little work is done per record."""
+        return self._ordering is None and not self._portions.are_slices
+
+    def _found_at_once(self, rows: Sequence[int]) -> list[Record]:
+        """Return all results at once, where few records have to be read."""
+        mask, read, test = self._mask, self._table.store.record, self._is_wanted
+        found = [
+            record for row in rows if (mask is None or mask[row]) and test(record := read(row))
+        ]
+        self.matches = len(found)
+        return found[self._spec.skip_n : self._last]
+
+    def _run(self) -> Generator[list[Record], None, None]:
+        ranking = Ranking(self._spec.skip_n, self._last)
+        try:
+            pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
+            for piece in pieces:
+                self.matches += len(piece.rows) + len(piece.saved)
+                if self._ordering is None:
+                    yield self._wanted(piece)
+                else:
+                    ranking.add(self._placed(piece, self._ordering))
+                    yield []
+            if self._ordering is not None:
+                yield from self._ordered(ranking)
+        finally:
+            self._table.close_snapshot(self._snapshot)
+
+    # ---- matching rows
+
+    def _look_up(self, rows: Sequence[int]) -> Iterator[_Piece]:
+        """Test the records of some rows, one by one."""
+        start = 0
+        while start < len(rows):
+            some = rows[start : start + self._portions.size]
+            found = self._portions.test(partial(self._look_at, some))
+            if found is not None:
+                start += len(some)
+                yield _Piece([], found)
+
+    def _look_at(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
+        mask = self._mask
+        return [
+            (row, record)
+            for row in rows
+            if (mask is None or mask[row]) and self._is_wanted(record := self._at(row))
+        ]
+
+    def _scan(self) -> Iterator[_Piece]:
+        """Test all records, block by block."""
+        assert self._mask is not None  # noqa: S101 - for the type checker
+        column_filter = None
+        if self._expr is not None:
+            column_filter = ColumnFilter(
+                as_read(self._expr, self._table.message_type),
+                self._table.options.functions,
+                effort=self._portions.effort,
+            )
+        ordering = () if self._ordering is None else self._ordering.fields
+        fields = (*self._test.fields, *ordering)
+        enough = _READ_AT_ONCE if self._ordering is None else _ORDERED_AT_ONCE
+        blocks = parsed = 0
+        rows, saved = list[int](), list[tuple[int, Record]]()
+        for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
+            first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
+            unread = self._table.memo.unread(block, fields)
+            if self._part is not None:
+                whole = slice(first, end)
+                unread += self._table.key_hashes.unread(whole, self._mask[whole])
+            if blocks and (parsed + unread > BLOCK or blocks == _WARM_BLOCKS):
+                yield _Piece(rows, saved)
+                blocks = parsed = 0
+                rows, saved = list[int](), list[tuple[int, Record]]()
+            while first < end:
+                some = range(first, min(first + self._portions.size, end))
+                found = self._portions.test(partial(self._test_rows, some, column_filter))
+                if found is None:
+                    continue
+                first = some.stop
+                self._snapshot.passed(first)
+                rows += found.rows
+                saved += found.saved
+                if self._portions.are_slices or len(rows) + len(saved) >= enough:
+                    yield _Piece(rows, saved)
+                    blocks = parsed = unread = 0
+                    rows, saved = list[int](), list[tuple[int, Record]]()
+            blocks += 1
+            parsed += unread
+        yield _Piece(rows, saved)
+
+    def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _Piece:
+        """Return which rows match, of a range within a block."""
+        assert self._mask is not None  # noqa: S101 - for the type checker
+        block, first = divmod(rows.start, BLOCK)
+        mask = self._mask[rows.start : rows.stop].copy()
+        saved: list[tuple[int, Record]] = []
+        for row, record in self._snapshot.saved(block).items():
+            if row in rows and mask[row - rows.start]:
+                mask[row - rows.start] = False
+                if record is not None and self._is_wanted(record):
+                    saved.append((row, record))
+        if self._part is not None:
+            hashes = self._table.key_hashes.of(slice(rows.start, rows.stop), mask)
+            mask &= self._part.among(hashes)
+        if column_filter is not None and mask.any():
+            mask = self._matching(block, first, mask, column_filter)
+        return _Piece((rows.start + np.flatnonzero(mask)).tolist(), saved)
+
+    def _matching(
+        self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
+    ) -> NDArray[np.bool_]:
+        """Return which rows of the mask match; it begins with row `first` of the block."""
+        columns = self._table.memo.columns(block, self._test.fields)
+        everything = Rows(columns, len(columns[0]) if columns else first + len(mask))
+        if not self._test.wants_context:
+            if len(mask) < everything.length:
+                everything = everything.take(np.arange(first, first + len(mask)))
+            return column_filter(everything) & mask
+        offsets = np.flatnonzero(mask) + first
+        rows = (offsets + block * BLOCK).tolist()
+        some = Rows(everything.take(offsets).columns, len(rows), Contexts(rows, self._at))
+        mask[offsets - first] = column_filter(some)
+        return mask
+
+    def _at(self, row: int) -> Record:
+        """Return the record that a row had when the query began."""
+        saved = self._snapshot.saved(row // BLOCK).get(row)
+        return self._table.store.record(row) if saved is None else saved
+
+    # ---- returned records
+
+    def _wanted(self, piece: _Piece) -> list[Record]:
+        """Return the unordered records between `skip_n` and `top_n`."""
+        before = self.matches - len(piece.rows) - len(piece.saved)
+        start = max(0, self._spec.skip_n - before)
+        end = None if self._last is None else max(0, self._last - before)
+        saved_start = max(0, start - len(piece.rows))
+        saved_end = None if end is None else max(0, end - len(piece.rows))
+        records = self._table.store.records(piece.rows[start:end])
+        return records + [record for _, record in piece.saved[saved_start:saved_end]]
+
+    def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
+        """Return matching rows with their sort keys."""
+        extract = self._table.extractor(ordering.fields)
+        placed = ordering.place(
+            (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)
+        )
+        for block, rows in groupby(piece.rows, lambda row: row // BLOCK):
+            some = list(rows)
+            offsets = np.array(some) - block * BLOCK
+            columns = self._table.memo.columns(block, ordering.fields)
+            values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
+            placed += ordering.place(values, some)
+        return placed
+
+    def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
+        for rows in ranking.slices(_ORDERED_AT_ONCE):
+            yield [self._at(row) for row in rows]

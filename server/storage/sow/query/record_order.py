@@ -1,0 +1,131 @@
+"""The order of query results: keys that sort according to an OrderBy.
+
+Source: AMPS User Guide, Managing Result Sets.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.tree import OrderTerm
+from server.message_types.base import MessageType, Value
+from server.message_types.paths import Path
+from server.util.encoding import Descending
+
+SortKey: TypeAlias = tuple[object, ...]
+_Key: TypeAlias = tuple[int, int | float | bytes]
+Placed: TypeAlias = tuple[SortKey, int]
+"""A row in an order: its sort key, and its number, which breaks ties.
+
+Plain tuples, as runs of them are: unlike instances of classes, the garbage collector stops
+tracking them after a few collections, unless a text sorts downwards. Tracking took a quarter of
+the time of a large query.
+"""
+
+_FEW: Final = 1000
+"""Limit of wanted rows up to which all others are dropped, which takes as long as a sort."""
+_RUN: Final = 2000
+"""Rows that are sorted at once (3 ms): the more rows, the fewer runs to merge."""
+_LET_GO_AT_ONCE: Final = 10
+"""Runs of rows that are freed per slice."""
+
+
+def _inferred(value: Value) -> _Key:
+    return semantics.order_key(semantics.identity_key(value))
+
+
+def _descending(key: Callable[[Value], _Key]) -> Callable[[Value], SortKey]:
+    def descending(value: Value) -> SortKey:
+        rank, content = key(value)
+        return -rank, Descending(content) if isinstance(content, bytes) else -content
+
+    return descending
+
+
+class Ordering:
+    """An OrderBy, compiled.
+
+    Args:
+        terms: the identifiers.
+        message_type: the type of the records' bodies. If it leaves the types of values open, texts
+            that are numbers are sorted as these.
+
+    Attributes:
+        fields: the fields to read of each record.
+    """
+
+    def __init__(self, terms: Sequence[OrderTerm], message_type: MessageType) -> None:
+        self.fields: Final[tuple[Path, ...]] = tuple(term.identifier.path for term in terms)
+        key = semantics.order_key if message_type.capabilities.typed else _inferred
+        self._keys: Final = tuple(_descending(key) if term.descending else key for term in terms)
+
+    def key(self, values: Sequence[Value]) -> SortKey:
+        """Return the sort key of a record with these values."""
+        return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
+
+    def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[Placed]:
+        """Return rows with their sort keys.
+
+        Args:
+            rows: for each record, the values of the fields.
+            numbers: their numbers; records with equal sort keys are in this order.
+        """
+        return list(zip(map(self.key, rows), numbers, strict=True))
+
+
+class Ranking:
+    """Sorts rows, of which perhaps only some are wanted.
+
+    Args:
+        start: how many rows are skipped first.
+        stop: how many rows are skipped or wanted, None for all.
+    """
+
+    def __init__(self, start: int, stop: int | None) -> None:
+        self._start = start
+        self._stop = stop
+        self._limit = stop if stop is not None and stop <= _FEW else None
+        self._unsorted: list[Placed] = []
+        self._runs: list[tuple[Placed, ...]] = []
+        self._gathered = 0
+
+    def add(self, rows: list[Placed]) -> None:
+        """Add some rows."""
+        self._unsorted += rows
+        if len(self._unsorted) >= _RUN:
+            self._sort()
+
+    def _sort(self) -> None:
+        rows, self._unsorted = self._unsorted, []
+        if self._limit is None or len(rows) <= self._limit:
+            self._runs.append(tuple(sorted(rows)))
+        else:
+            self._runs.append(tuple(heapq.nsmallest(self._limit, rows)))
+        self._gathered += len(self._runs[-1])
+        if self._limit is not None and self._gathered > 4 * self._limit + 1000:
+            self._runs = [tuple(heapq.nsmallest(self._limit, heapq.merge(*self._runs)))]
+            self._gathered = len(self._runs[0])
+
+    def slices(self, size: int) -> Iterator[list[int]]:
+        """Yield the wanted rows in order; skipped rows yield empty slices.
+
+        Frees the sorted runs after the last row, a few per slice.
+
+        Args:
+            size: the maximum number of rows in a slice.
+        """
+        self._sort()
+        merged = islice(heapq.merge(*self._runs), self._stop)
+        for passed in range(0, self._start, size):
+            deque(islice(merged, min(size, self._start - passed)), maxlen=0)
+            yield []
+        while some := [row for _, row in islice(merged, size)]:
+            yield some
+        while len(self._runs) > _LET_GO_AT_ONCE:
+            del self._runs[-_LET_GO_AT_ONCE:]
+            yield []

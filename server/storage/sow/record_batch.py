@@ -1,0 +1,121 @@
+"""Runs: messages that become records together; shared values are stored once, others in columns.
+
+Such messages are plain: a record is the message's own body under a key that is a number, whatever
+the earlier record was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat
+from typing import NamedTuple
+
+from server.storage.journal.write.blocks import Field, each, made_of, of_one, part_of
+from server.storage.sow.records import Record
+
+
+def moments_of(lifetimes: Field, moment: int) -> Field:
+    """Return when records expire that are put at a given time; 0 for never.
+
+    Args:
+        lifetimes: their lifetimes in nanoseconds; 0 for ever.
+        moment: the time of the put, in nanoseconds since 1970.
+    """
+    return made_of(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
+
+
+class RecordRun(NamedTuple):
+    """Records that are put one after the other. See `Record` for the fields.
+
+    Attributes:
+        topic: the topic of all of them.
+        keys: their SOW keys as numbers.
+        bodies: the messages.
+        sequences: their places in the instance's order of changes, ascending.
+        timestamp: in nanoseconds since 1970.
+        expires: when they expire, in nanoseconds since 1970; 0 for never.
+        publisher: the number that represents the publisher in bookmarks.
+        numbers: the publisher's sequence numbers in bookmarks; empty if they have no bookmarks.
+        correlation_ids: the publisher's correlation ids, "" for none; empty if there are none.
+    """
+
+    topic: str
+    keys: Sequence[int]
+    bodies: Sequence[bytes]
+    sequences: Sequence[int]
+    timestamp: Field
+    expires: Field = 0
+    publisher: Field = 0
+    numbers: Sequence[int] = ()
+    correlation_ids: Sequence[str] = ()
+
+    def bookmark(self, place: int) -> str:
+        """Return the bookmark of one of them."""
+        if not self.numbers:
+            return ""
+        return f"{of_one(self.publisher, place)}|{self.numbers[place]}|"
+
+    def part(self, start: int, end: int) -> RecordRun:
+        """Return those from `start` to `end`."""
+        if not start and end == len(self.bodies):
+            return self
+        return self._replace(
+            keys=self.keys[start:end],
+            bodies=self.bodies[start:end],
+            sequences=self.sequences[start:end],
+            timestamp=part_of(self.timestamp, start, end),
+            expires=part_of(self.expires, start, end),
+            publisher=part_of(self.publisher, start, end),
+            numbers=self.numbers[start:end],
+            correlation_ids=self.correlation_ids[start:end],
+        )
+
+    def by_publisher(self) -> Iterator[RecordRun]:
+        """Yield them in parts, each from one publisher."""
+        if isinstance(self.publisher, int):
+            yield self
+            return
+        start = 0
+        for publisher, alike in groupby(self.publisher):
+            end = start + sum(1 for _ in alike)
+            yield self.part(start, end)._replace(publisher=publisher)
+            start = end
+
+    def fields(self, start: int) -> Iterator[tuple[object, ...]]:
+        """Iterate over them from `start` on, each as the plain tuple of a `Record`'s fields."""
+        count = len(self.bodies) - start
+        timestamps, expires, publishers = (
+            each(part_of(field, start, start + count), count)
+            for field in (self.timestamp, self.expires, self.publisher)
+        )
+        bookmarks: Iterable[str] = repeat("", count)
+        if self.numbers:
+            bookmarks = [
+                f"{publisher}|{number}|"
+                for publisher, number in zip(publishers, self.numbers[start:], strict=True)
+            ]
+        return zip(
+            map(str, self.keys[start:]),
+            self.bodies[start:],
+            repeat(self.topic, count),
+            timestamps,
+            expires,
+            self.sequences[start:],
+            self.correlation_ids[start:] or repeat("", count),
+            bookmarks,
+            repeat(None, count),
+            strict=True,
+        )
+
+    def record(self, place: int) -> Record:
+        """Return one of them."""
+        return Record(
+            str(self.keys[place]),
+            self.bodies[place],
+            self.topic,
+            of_one(self.timestamp, place),
+            of_one(self.expires, place),
+            self.sequences[place],
+            self.correlation_ids[place] if self.correlation_ids else "",
+            self.bookmark(place),
+        )

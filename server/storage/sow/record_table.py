@@ -1,0 +1,579 @@
+"""Records with their indexes, for queries: of SOW topics, views and conflated topics."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.expressions.functions.builtin import BUILTINS
+from server.expressions.functions.registry import Functions
+from server.message_types.base import Extractor, MessageType
+from server.message_types.paths import Path
+from server.storage.journal.write.blocks import each, part_of
+from server.storage.sow.expiry_queue import ExpiryQueue
+from server.storage.sow.history import History, PastPoint, find_unfinished
+from server.storage.sow.indexes.hash_index import HashIndex
+from server.storage.sow.indexes.memo_index import BLOCK, MemoIndexes
+from server.storage.sow.keys.key_source import KeyHash
+from server.storage.sow.keys.partitions import KeyHashes
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import Change, Record
+from server.storage.sow.snapshot import Snapshot
+from server.storage.sow.store import RecordStore, StoreError, Superseded, identity_of
+
+FREE: Final = 0
+CURRENT: Final = 1
+PAST: Final = 2
+
+_ROW: Final = 200
+_FILED: Final = 250
+_VALUE: Final = 16
+"""Approximate bytes of a record besides its own: base, per hash index, per memo index."""
+
+_KEPT_EXTRACTORS: Final = 256
+_TRIMMED_AT_ONCE: Final = 100
+_READ_AT_ONCE: Final = 256
+"""Bodies that are read together when indexes are built: few enough for the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The functions of a table beyond storing records.
+
+    Attributes:
+        hash_indexes: the fields of each hash index.
+        memo_fields: fields that are indexed before any query uses them.
+        key_fields: the fields that SOW keys are made from, if queries may find records by them.
+        key_domain: the key domain, where there are `key_fields`.
+        pattern: the table holds records of many logical topics.
+        expiration: records expire at their stamps.
+        window: retention of past states, in nanoseconds; None for no history.
+        granularity: the least time between past states, in nanoseconds.
+        functions: implementations of the functions that expressions call.
+    """
+
+    hash_indexes: tuple[tuple[Path, ...], ...] = ()
+    memo_fields: tuple[Path, ...] = ()
+    key_fields: tuple[Path, ...] = ()
+    key_domain: str = ""
+    pattern: bool = False
+    expiration: bool = False
+    window: int | None = None
+    granularity: int = 0
+    functions: Functions = BUILTINS
+
+
+class RecordTable:
+    """A store, with everything that follows its changes.
+
+    Args:
+        store: the records.
+        message_type: the type of their bodies.
+        options: see `TableOptions`.
+
+    Attributes:
+        key_hash: makes SOW keys from the values of the `Key` fields; None if records are not to be
+            found that way.
+        updates: records that have been replaced.
+        deletes: records that have been deleted.
+        queries: queries by clients.
+    """
+
+    def __init__(
+        self, store: RecordStore, message_type: MessageType, options: TableOptions
+    ) -> None:
+        self.store: Final = store
+        self.message_type: Final = message_type
+        self.options: Final = options
+        is_findable = options.key_fields and not options.pattern
+        self.key_hash = KeyHash(options.key_domain) if is_findable else None
+        self.updates = 0
+        self.deletes = 0
+        self.queries = 0
+        self.states = bytearray(store.rows)
+        self.memo: Final = MemoIndexes(store, self.states, message_type)
+        self._key_hashes: KeyHashes | None = None
+        self.hash_indexes: Final = [
+            HashIndex(fields, message_type) for fields in options.hash_indexes
+        ]
+        self._extractors: Final = lru_cache(maxsize=_KEPT_EXTRACTORS)(message_type.extractor)
+        self.topics: list[str] = []
+        self._topic_numbers: dict[str, int] = {}
+        self._topic_of_row = array("I", bytes(4 * store.rows))
+        self._snapshots: list[Snapshot] = []
+        self._recover()
+        self.history = self._make_history()
+        self._expiry: Final = (
+            ExpiryQueue((row, store.record(row).expires) for _, row in store.identities())
+            if options.expiration
+            else None
+        )
+
+    def _recover(self) -> None:
+        self._finish_changes()
+        for row, _ in self.store.past():
+            self.states[row] = PAST
+        for identity, row in self.store.identities():
+            self.states[row] = CURRENT
+            if self.options.pattern:
+                self._topic_of_row[row] = self._topic_number(identity.partition("\0")[0])
+        self._fill(self.hash_indexes)
+
+    def _finish_changes(self) -> None:
+        """Complete or undo changes of which a crash left only the past states."""
+        unfinished = find_unfinished(self.store, self.store.past())
+        for identity, sequence in unfinished.deletions.items():
+            self.store.delete(identity, sequence)
+        for row in unfinished.rows:
+            self.store.drop(row)
+
+    def _make_history(self) -> History | None:
+        window = self.options.window
+        return None if window is None else History(self.store, window, self.options.granularity)
+
+    def _fill(self, indexes: Sequence[HashIndex]) -> None:
+        """Add all records to new indexes."""
+        rows = (row for _, row in self.store.identities())
+        while indexes and (some := list(islice(rows, _READ_AT_ONCE))):
+            bodies = self.store.bodies(some)
+            for index in indexes:
+                index.put_all(some, bodies)
+
+    def hash_index(self, fields: tuple[Path, ...]) -> HashIndex:
+        """Return the index over some fields; create it if there is none."""
+        for index in self.hash_indexes:
+            if index.fields == fields:
+                return index
+        index = HashIndex(fields, self.message_type)
+        self._fill([index])
+        self.hash_indexes.append(index)
+        return index
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.store)
+
+    @property
+    def memory(self) -> int:
+        """Approximate size in bytes: records as they are stored, and the indexes.
+
+        Source: AMPS User Guide, Estimating AMPS Instance Memory Usage.
+        """
+        each = _ROW + _FILED * len(self.hash_indexes) + _VALUE * len(self.memo.fields)
+        return self.store.statistics.allocated_bytes + each * len(self.states)
+
+    def extractor(self, fields: tuple[Path, ...]) -> Extractor:
+        """Return a function that reads fields of bodies; the latest ones are cached."""
+        return self._extractors(fields)
+
+    # ---- single records
+
+    def identity(self, key: str, topic: str) -> str:
+        """Return the text that identifies a record, from its key and logical topic."""
+        return f"{topic}\0{key}" if self.options.pattern else key
+
+    def get(self, identity: str) -> Record | None:
+        """Return a record; None if it does not exist."""
+        row = self.store.row(identity)
+        return None if row is None else self.store.record(row)
+
+    def make_room(self, records: Iterable[Record]) -> None:
+        """Make sure that the store has space to put records next, in sequence.
+
+        Raises:
+            StoreError: there is no space; nothing has changed.
+        """
+        if self.history is None:
+            self.store.make_room(records)
+            return
+        every: list[Record] = []
+        for record in records:
+            identity = identity_of(record, pattern=self.options.pattern)
+            every += (one for one in (self.get(identity), record) if one is not None)
+        self.store.make_room(every)
+
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
+        """Make sure that the store has space for a run, without a history. See `make_room`.
+
+        Args:
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
+
+        Raises:
+            StoreError: there is no space; nothing has changed.
+        """
+        self.store.make_room_for_run(topic, bodies, correlation_ids)
+
+    def make_room_to_remove(self, records: Sequence[Record]) -> None:
+        """Make sure that the store has space to remove records next, in sequence.
+
+        Raises:
+            StoreError: there is no space; nothing has changed.
+        """
+        entries: list[Record] = []
+        for record in records:
+            deletion = record._replace(body=b"")
+            entries += [deletion] if self.history is None else [record, deletion, deletion]
+        self.store.make_room(entries, to_delete=True)
+
+    def put(self, record: Record) -> Change:
+        """Insert or replace a record.
+
+        Raises:
+            StoreError: the record cannot be stored; nothing has changed.
+        """
+        store = self.store
+        identity = identity_of(record, pattern=self.options.pattern)
+        row = store.row(identity)
+        previous = None if row is None else store.record(row)
+        made = self._keep_ended(identity, previous, record, deleted=False)
+        try:
+            row = store.put(identity, record)
+        except StoreError:
+            self._give_up(made)
+            raise
+        if previous is None:
+            self._occupy(row, CURRENT)
+            if self.options.pattern:
+                self._topic_of_row[row] = self._topic_number(record.topic)
+        else:
+            self.updates += 1
+        self._changed(row, previous)
+        for index in self.hash_indexes:
+            index.put(row, record.body)
+        if self._expiry is not None:
+            self._expiry.set(row, record.expires)
+        if self.history is not None:
+            self.history.changed(identity, row, record, made, deleted=False)
+            self.trim(record.timestamp)
+        return Change(record.key, record.topic, previous, record)
+
+    def put_run(self, run: RecordRun, start: int) -> tuple[int, StoreError | None]:
+        """Insert or replace the records of a run, without a history, up to the first that fails.
+
+        Args:
+            run: the records.
+            start: the place of the first of them.
+
+        Returns:
+            The place of the first record that has not been put, and the reason; the number of
+            records and None if all have been put.
+        """
+        try:
+            saved = self._states_before(run, start) if self._snapshots else []
+        except StoreError as error:
+            return start, error
+        put = self.store.put_run(run, start)
+        for row in put.added:
+            self._occupy(row, CURRENT)
+        self.updates += len(put.rows) - len(put.added)
+        for row, record in saved:
+            for snapshot in self._snapshots:
+                snapshot.changing(row, record)
+        for row in put.added if self._snapshots else ():
+            for snapshot in self._snapshots:
+                snapshot.changing(row, None)
+        self.memo.all_changed(put.rows)
+        if put.rows:
+            for index in self.hash_indexes:
+                index.put_all(put.rows, run.bodies[start : put.end])
+        if self._expiry is not None:
+            moments = each(part_of(run.expires, start, put.end), len(put.rows))
+            for row, moment in zip(put.rows, moments, strict=True):
+                self._expiry.set(row, moment)
+        return put.end, put.problem
+
+    def _states_before(self, run: RecordRun, start: int) -> list[tuple[int, Record]]:
+        """Return the records that a run replaces, with their rows."""
+        store = self.store
+        rows = [store.row(str(key)) for key in run.keys[start:]]
+        return [(row, store.record(row)) for row in dict.fromkeys(rows) if row is not None]
+
+    def remove(self, identity: str, sequence: int, moment: int) -> Change | None:
+        """Delete a record.
+
+        Args:
+            identity: identifies the record.
+            sequence: the deletion's place in the instance's order of changes.
+            moment: the time of the deletion, in nanoseconds since 1970.
+
+        Returns:
+            The change; None if there is no such record.
+
+        Raises:
+            StoreError: the deletion cannot be stored; nothing has changed.
+        """
+        previous = self.get(identity)
+        if previous is None:
+            return None
+        marker = previous._replace(body=b"", timestamp=moment, expires=0, sequence=sequence)
+        made = self._keep_ended(identity, previous, marker, deleted=True)
+        try:
+            row = self.store.delete(identity, sequence)
+        except StoreError:
+            self._give_up(made)
+            raise
+        self.deletes += 1
+        self.states[row] = FREE
+        self._changed(row, previous)
+        for index in self.hash_indexes:
+            index.remove(row)
+        if self._expiry is not None:
+            self._expiry.set(row, 0)
+        if self.history is not None:
+            self.history.changed(identity, row, marker, made, deleted=True)
+            self.trim(moment)
+        return Change(previous.key, previous.topic, previous, None)
+
+    def _keep_ended(
+        self, identity: str, previous: Record | None, successor: Record, *, deleted: bool
+    ) -> list[tuple[int, Superseded]]:
+        """Store the past states that a change is about to create.
+
+        Returns:
+            These states, with their rows.
+
+        Raises:
+            StoreError: a state cannot be stored; nothing has changed.
+        """
+        made: list[tuple[int, Superseded]] = []
+        if self.history is None or previous is None:
+            return made
+        for past in self.history.ended_by(identity, previous, successor, deleted=deleted):
+            try:
+                row = self.store.keep(past)
+            except StoreError:
+                self._give_up(made)
+                raise
+            self._occupy(row, PAST)
+            self._changed(row, None)
+            made.append((row, past))
+        return made
+
+    def _give_up(self, made: Iterable[tuple[int, Superseded]]) -> None:
+        """Drop the past states of a change that could not be stored, the last one first."""
+        for row, _ in reversed(list(made)):
+            self.states[row] = FREE
+            with suppress(StoreError):  # the next start drops it
+                self.store.drop(row)
+
+    def set_back(
+        self,
+        records: Mapping[str, Record | None],
+        sequence: int,
+        is_lost: Callable[[Superseded], bool],
+    ) -> int:
+        """Restore earlier states of records, and drop all past states that reflect later changes.
+
+        Args:
+            records: the states to restore, by identity; None for a record that is not to exist.
+            sequence: the place of the restoration in the instance's order of changes.
+            is_lost: tests whether a past state comes from a change that was lost.
+
+        Returns:
+            The number of past states dropped.
+
+        Raises:
+            StoreError: the store has no space; another call continues.
+        """
+        self.history = None  # these changes create no past states
+        dropped = 0
+        for row, past in list(self.store.past()):
+            record = records.get(past.identity)
+            if is_lost(past) or (record is not None and past.record.sequence >= record.sequence):
+                self.store.drop(row)
+                self.states[row] = FREE
+                self._changed(row, None)
+                dropped += 1
+        for identity, record in records.items():
+            if record is None:
+                self.remove(identity, sequence, 0)
+            else:
+                self.put(record)
+        self.history = self._make_history()
+        return dropped
+
+    def move_all(self, moves: Iterable[tuple[str, Record]]) -> None:
+        """Move records to other SOW keys, with their past states; do not notify subscribers.
+
+        Args:
+            moves: the identity of each, and the record with its new key. The next one is requested
+                when the one before has been made. If a record of the same sequence is there
+                already, the rest of the move is made.
+
+        Raises:
+            StoreError: the store has no space; another call continues.
+        """
+        self.history = None  # these changes create no past states
+        deletes = self.deletes
+        past: dict[str, list[tuple[int, Superseded]]] = {}
+        for row, one in self.store.past():
+            past.setdefault(one.identity, []).append((row, one))
+        for identity, record in moves:
+            target = identity_of(record, pattern=self.options.pattern)
+            own, others = past.pop(identity, []), past.setdefault(target, [])
+            known = {(one.record.sequence, one.deleted) for _, one in others}
+            for _, one in own:
+                if (one.record.sequence, one.deleted) not in known:
+                    copy = one._replace(identity=target, record=one.record._replace(key=record.key))
+                    row = self.store.keep(copy)
+                    self._occupy(row, PAST)
+                    self._changed(row, None)
+                    others.append((row, copy))
+            if self.store.row(target) is None:
+                self.put(record)
+            for row, _ in own:
+                self.store.drop(row)
+                self.states[row] = FREE
+                self._changed(row, None)
+            self.remove(identity, record.sequence, 0)
+        self.deletes = deletes
+        self.history = self._make_history()
+
+    def _occupy(self, row: int, state: int) -> None:
+        if self._key_hashes is not None:
+            self._key_hashes.forget(row)
+        if row == len(self.states):
+            self.states.append(state)
+            self._topic_of_row.append(0)
+        else:
+            self.states[row] = state
+
+    def _changed(self, row: int, previous: Record | None) -> None:
+        self.memo.changed(row)
+        for snapshot in self._snapshots:
+            snapshot.changing(row, previous)
+
+    def _topic_number(self, topic: str) -> int:
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            number = self._topic_numbers[topic] = len(self.topics)
+            self.topics.append(topic)
+        return number
+
+    # ---- time
+
+    def next_expiry(self) -> int | None:
+        """Return the next time at which `due` or `trim` have work, in nanoseconds since 1970."""
+        moments = [
+            moment
+            for moment in (
+                self._expiry.next() if self._expiry is not None else None,
+                self.history.next_trim() if self.history is not None else None,
+            )
+            if moment is not None
+        ]
+        return min(moments, default=None)
+
+    def clock_was_set(self, step: int) -> None:
+        """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
+        if self._expiry is not None:
+            self._expiry.move(lambda _, moment: max(moment + step, 1))
+        if self.history is not None:
+            self.history.shift(step)
+
+    def settle_clock(
+        self, now: int, default_lifetime: int, steps: Sequence[tuple[int, int]]
+    ) -> None:
+        """Correct the times of records that were stored before the start.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            default_lifetime: nanoseconds.
+            steps: for each step of the wall clock, the sequence below which changes precede it,
+                and its nanoseconds.
+        """
+        if self.history is not None:
+            for sequence, step in steps:
+                self.history.shift(step, sequence)
+        expiry, store = self._expiry, self.store
+        if expiry is None or not (steps or expiry.latest > now + default_lifetime):
+            return
+
+        def corrected(row: int, _: int) -> int:
+            record = store.record(row)
+            lifetime = record.expires - record.timestamp
+            moment = record.timestamp + sum(by for end, by in steps if record.sequence < end)
+            return max(min(moment, now) + lifetime, 1)
+
+        expiry.move(corrected)
+
+    def due(self, now: int) -> Record | None:
+        """Return a record that has expired, None if there is none."""
+        row = self._expiry.due(now) if self._expiry is not None else None
+        return None if row is None else self.store.record(row)
+
+    def trim(self, now: int) -> None:
+        """Drop past states that are older than the window, a limited number per call."""
+        if self.history is not None:
+            for row in self.history.trim(now, _TRIMMED_AT_ONCE):
+                self._changed(row, self.store.record(row))
+                self.states[row] = FREE
+
+    def build_indexes(self) -> Iterator[None]:
+        """Build the configured memo indexes of the existing records, in slices."""
+        if self.options.memo_fields:
+            for block in range((self.store.rows + BLOCK - 1) // BLOCK):
+                self.memo.columns(block, self.options.memo_fields)
+                yield
+
+    # ---- for queries
+
+    @property
+    def key_hashes(self) -> KeyHashes:
+        """The hashes of keys, by rows; kept from the first query that uses them."""
+        if self._key_hashes is None:
+            self._key_hashes = KeyHashes(self.store)
+        return self._key_hashes
+
+    def open_snapshot(self, *, keep_all: bool) -> Snapshot:
+        """Open a snapshot that saves records before they change."""
+        snapshot = Snapshot(self.store.rows, keep_all=keep_all)
+        self._snapshots.append(snapshot)
+        return snapshot
+
+    def close_snapshot(self, snapshot: Snapshot) -> None:
+        """Close a snapshot; harmless if it is closed already."""
+        if snapshot in self._snapshots:
+            self._snapshots.remove(snapshot)
+
+    def mask(
+        self, chosen: Callable[[str], bool] | None, point: PastPoint | None, now: int
+    ) -> NDArray[np.bool_]:
+        """Return for each row whether it is a record of some topics, now or as of a past point.
+
+        Args:
+            chosen: tests whether a logical topic is queried; None for all.
+            point: the past point; None for now.
+            now: the time of the query, in nanoseconds since 1970.
+        """
+        states = np.frombuffer(bytes(self.states), np.uint8)
+        if point is None or self.history is None:
+            mask: NDArray[np.bool_] = states == CURRENT
+        else:
+            standing = self.history.standing(point, now)
+            mask = np.zeros(len(states), np.bool_) if standing is None else standing
+        if chosen is not None and self.options.pattern:
+            wanted = [number for number, topic in enumerate(self.topics) if chosen(topic)]
+            mask &= np.isin(np.array(self._topic_of_row, np.uint32), wanted)
+        return mask
+
+    def identities(
+        self, keys: Iterable[str], chosen: Callable[[str], bool] | None
+    ) -> Sequence[str]:
+        """Return the identities that records of some keys, and some logical topics, would have."""
+        if not self.options.pattern:
+            return list(dict.fromkeys(keys))
+        topics = self.topics if chosen is None else [name for name in self.topics if chosen(name)]
+        return [self.identity(key, topic) for key in dict.fromkeys(keys) for topic in topics]

@@ -1,0 +1,328 @@
+"""Brings SOW topics up to date from the transaction log.
+
+A store holds the log up to its last sequence: the changes of journaled topics use the txids of
+their entries as sequences. So recovery applies the entries after that (applying.py); for an empty
+store that is all of them.
+
+A store can also be ahead of the log: it writes through memory maps, which survive the process,
+while the log's last entries were still on their way to the disk. No publisher has been told
+that these are safe, and the publishers send them again. Records that such an entry has changed or
+deleted are set back to their earlier state, and the txids are not used again. The store of a topic
+that has not been in the log lately is ahead of it, too; none of its changes is undone.
+
+The earlier state of a record comes from the store first: its file keeps superseded entries for a
+while; then from the log, as far as the topic's RecoveryPoint allows; then from the past states of a
+topic with History that keeps all. If none of them has it, which implies a log whose beginning has
+been removed, the record stays as it is in the store: it may have been acknowledged in
+another state, and a record in a state that came too late is better than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from server.storage.journal import EVENTS, Kind, Span
+from server.storage.sow.log_apply import (
+    FormerKeys,
+    apply_passage,
+    is_superseded,
+    record_of,
+    stretches,
+)
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record
+from server.storage.sow.rekey import makes_keys_of_fields
+from server.storage.sow.store import ALWAYS, StoreError, Superseded
+from server.storage.sow.topic_records import SowTopic
+
+if TYPE_CHECKING:
+    from server.storage.journal import Entry, Journal, Passage, Topic
+
+_NOBODY: Final = -1
+_MOST_LOST: Final = 10_000_000
+"""Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
+
+Find = Callable[[str, str], object | None]
+
+
+class SetBack(NamedTuple):
+    """The changes of a topic that were undone because the log does not have them.
+
+    Attributes:
+        sow: the topic.
+        first: the txid after the log's last one, from which on changes were undone.
+        last: the highest txid of a change of the topic.
+        records: how many records were set back.
+        past: how many past states were dropped.
+        kept: how many records were left as they were, since their earlier state is unknown.
+    """
+
+    sow: SowTopic
+    first: int
+    last: int
+    records: int
+    past: int
+    kept: int
+
+
+def recover_records(
+    journal: Journal,
+    topics: Iterable[SowTopic],
+    find: Find,
+    settle: Callable[[], None],
+    check: Callable[[], None],
+    tell: Callable[[SetBack], None],
+) -> None:
+    """Apply to topics the entries of the log that they lack.
+
+    Args:
+        journal: the log, before anything has been appended to it.
+        topics: the topics that are recorded there.
+        find: returns the topic that has the records of a message type and name.
+        settle: waits until every requested commit of a store is done.
+        check: called between some entries and the next; an exception ends the recovery, which the
+            next start continues.
+        tell: called with every topic that was ahead of the log.
+
+    Raises:
+        StoreError: a record cannot be stored.
+    """
+    begins = {sow: _begin(sow, journal) for sow in topics}
+    if not begins:
+        return
+    last = journal.last_txid
+    ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
+    for sow in ahead:
+        _check_distance(sow, last)
+        if sow.table.store.beside_log_until != ALWAYS:
+            tell(_set_back(sow, journal, find))
+            sow.table.store.commit()
+    if ahead:
+        # In this order: if the power fails in between, the stores are still ahead.
+        settle()
+        _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
+    shares = _Shares(begins, find)
+    appliers = {sow: _applier(sow) for sow in begins}
+    # The last entry of a store may be a deletion of several records, executed for only some.
+    after = min(begin.after for begin in begins.values())
+    for passage in journal.passages(after=max(after - 1, 0)):
+        check()
+        for sow, share in shares.of(passage):
+            appliers[sow](share)
+
+
+def _applier(sow: SowTopic) -> Callable[[Passage], None]:
+    """Return the function that applies entries of the log to a topic."""
+    if not sow.table.store.last_sequence and makes_keys_of_fields(sow):
+        return FormerKeys(sow).apply
+    return partial(apply_passage, sow)
+
+
+def _begin(sow: SowTopic, journal: Journal) -> Span:
+    """Return the part of the log that a topic needs (AMPS User Guide, RecoveryPoint)."""
+    last, point = sow.table.store.last_sequence, sow.spec.recovery_point
+    if last or point == "epoch":
+        return Span(last)
+    if point == "now":
+        return Span(journal.last_txid)
+    return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
+
+
+def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
+    """Return the first txid that the log still has for a topic that needs earlier entries too.
+
+    Args:
+        sow: a topic that takes all its records from the log.
+        journal: the log.
+
+    Returns:
+        None if the log has everything since the topic's RecoveryPoint.
+    """
+    begin = _begin(sow, journal)
+    oldest = journal.files[0]
+    if _is_whole(journal) or begin.after or begin.not_before >= oldest.created:
+        return None
+    return oldest.first_txid
+
+
+class _Shares:
+    """Assigns entries of the log to topics.
+
+    A change to the records of one topic changes none of another topic. So the entries of each topic
+    are applied together, however they alternate in the log; unless an entry that has to be drafted
+    again may look up records of other topics.
+
+    Args:
+        begins: the topics, each with the part of the log that it needs.
+        find: returns the topic that has the records of a message type and name.
+    """
+
+    def __init__(self, begins: Mapping[SowTopic, Span], find: Find) -> None:
+        self._begins: Final = begins
+        self._find: Final = find
+        self._topics: Final = list(begins)
+        self._keeps_order: Final = any(sow.asks_for_context for sow in begins)
+        self._owners: Final[dict[Topic, int]] = {}
+
+    def of(self, passage: Passage) -> Iterator[tuple[SowTopic, Passage]]:
+        """Yield the entries that topics need, in the order in which they are to be applied."""
+        columns = passage.columns()
+        owners = np.full(len(columns), _NOBODY)
+        for number in set(columns["topic"].tolist()):
+            if (owner := self._owner(passage.names.topics[number])) != _NOBODY:
+                begin = self._begins[self._topics[owner]]
+                is_needed = columns["topic"] == number
+                is_due = columns["txid"] > begin.after
+                # A deletion older than a change of keys may name the key of another record.
+                if begin.after > self._topics[owner].table.store.rekeyed_at:
+                    is_last = columns["txid"] == begin.after
+                    is_due |= is_last & (columns["kind"] == Kind.SOW_DELETE)
+                is_needed &= is_due
+                is_needed &= columns["timestamp"] >= begin.not_before
+                owners[is_needed] = owner
+        positions = np.flatnonzero(owners != _NOBODY)
+        if not self._keeps_order:
+            positions = positions[np.argsort(owners[positions], kind="stable")]
+        for start, end in stretches(owners[positions]):
+            sow = self._topics[owners[positions[start]]]
+            yield sow, passage.pick(positions[start:end].tolist())
+
+    def _owner(self, topic: Topic) -> int:
+        """Return the index of the topic that has the records of a name, if it needs the log."""
+        owner = self._owners.get(topic)
+        if owner is None:
+            sow = self._find(topic.message_type, topic.name)
+            owner = _NOBODY
+            if isinstance(sow, SowTopic) and sow in self._begins:
+                owner = self._topics.index(sow)
+            self._owners[topic] = owner
+        return owner
+
+
+def _check_distance(sow: SowTopic, last: int) -> None:
+    ahead = sow.table.store.last_sequence
+    if ahead - last <= _MOST_LOST:
+        return
+    if sow.table.store.beside_log_until == ALWAYS:
+        advice = "move the journals away, so that a new log begins behind these changes"
+    else:
+        advice = (
+            "they belong to another log; restore the journals, or remove"
+            f" {sow.spec.file_name} to have it made again from these"
+        )
+    raise StoreError(
+        f"the records of topic {sow.spec.name} have changes up to {ahead},"
+        f" but the log ends at {last}: {advice}"
+    )
+
+
+def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
+    """Set back a store that is ahead of the log; if interrupted, it can be called again.
+
+    It sets back the records that a lost entry has made or changed, and restores those that it has
+    deleted. Restored records that have expired expire again. Past states that lost entries made or
+    ended are dropped.
+    """
+    table, last = sow.table, journal.last_txid
+    ahead = table.store.last_sequence
+
+    def is_lost(record: Record) -> bool:
+        return record.sequence > last and bool(record.bookmark)  # others are not of the log
+
+    sound = {
+        identity
+        for identity, row in table.store.identities()
+        if not is_lost(table.store.record(row))
+    }
+    known, unknown = table.store.earlier(last)
+    records = {one: state for one, state in known.items() if one not in sound}
+    unknown -= sound
+    past = [past for _, past in table.store.past() if not is_lost(past.record)]
+    records |= _from_log(sow, journal, find, sound | known.keys(), unknown, past)
+    unknown -= records.keys()
+    if sow.spec.history is not None and not sow.spec.history.granularity:
+        records |= _from_history(past, unknown)
+        unknown -= records.keys()
+    if _is_whole(journal) and not table.store.beside_log_until:
+        records |= dict.fromkeys(unknown)
+        unknown.clear()
+    dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
+    return SetBack(sow, last + 1, ahead, len(records), dropped, len(unknown))
+
+
+def _from_log(
+    sow: SowTopic,
+    journal: Journal,
+    find: Find,
+    settled: set[str],
+    unknown: set[str],
+    past: Iterable[Superseded],
+) -> dict[str, Record | None]:
+    """Return the states in the log of records that are not settled; None for absent ones.
+
+    The file may have forgotten a record that a lost entry has deleted. So a record that the log
+    has, and that the store neither has nor knows to have been deleted before, is one of those;
+    unless the topic began when the log had some entries already, for then it may never have had the
+    record. The log says nothing about the topic's records before the topic came into it, or back.
+    """
+    joined = sow.table.store.beside_log_until
+    point = sow.spec.recovery_point
+    begin = 0 if isinstance(point, str) else point // NANOSECONDS_IN_MICROSECOND
+    gone = {one.identity: one.record.sequence for one in past if one.deleted}
+    found: dict[str, Record | None] = {}
+    for entry in journal.entries():
+        if entry.txid <= joined or entry.timestamp < begin:
+            continue
+        if find(entry.topic.message_type, entry.topic.name) is not sow:
+            continue
+        for identity, state in _states(sow, entry):
+            if identity in settled or is_superseded(entry, found.get(identity)):
+                continue
+            if identity in unknown:
+                found[identity] = state
+            elif point == "now":
+                continue
+            elif state is not None and gone.get(identity, 0) < state.sequence:
+                found[identity] = state
+            else:
+                found.pop(identity, None)
+    return found
+
+
+def _from_history(past: Iterable[Superseded], unknown: set[str]) -> dict[str, Record | None]:
+    """Return the earlier states of records, where every state has been kept."""
+    last: dict[str, Superseded] = {}
+    for one in past:
+        known = last.get(one.identity)
+        if one.identity in unknown and (
+            known is None or known.record.sequence <= one.record.sequence
+        ):
+            last[one.identity] = one
+    return {identity: None if one.deleted else one.record for identity, one in last.items()}
+
+
+def _is_whole(journal: Journal) -> bool:
+    """Return whether the log still has its beginning."""
+    return bool(journal.files) and journal.files[0].number == 0
+
+
+def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
+    """Yield the records that an entry changes, in the state after it."""
+    if entry.kind == Kind.SOW_DELETE:
+        for key in msgspec.json.decode(entry.body, type=list[str]):
+            yield sow.table.identity(key, entry.topic.name), None
+    elif entry.kind in EVENTS:
+        record = record_of(sow, entry)
+        yield sow.table.identity(record.key, record.topic), record
+
+
+def _skip_txids(journal: Journal, txid: int) -> None:
+    """Append no-ops for the txids of lost entries, so that these are not used again."""
+    nothing = journal.topic("", "")
+    while journal.last_txid < txid:
+        journal.append(nothing, 0, 0, b"", Kind.NO_OP)
+    journal.commit()

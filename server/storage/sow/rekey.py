@@ -1,0 +1,258 @@
+"""Moves records to the SOW keys that their topic makes now, if theirs were made differently.
+
+A SOW key identifies a record without a check of the body. After a change of the `Key`, the
+`KeyDomain` or the topic's name, a message would therefore replace any record that happens to have
+the message's key. So a start moves each record to the key that the topic makes for its body.
+
+Several records may then have one key. The newest gets it. The others are *set aside*: they keep
+their content under the key `OLD.SEQUENCE`, a text, which no message can have if keys are numbers.
+The same applies to records without any field of the key. Nothing is removed, and a start with the
+former `Key` finds all keys again. Past states move with their record.
+
+The entries of the log keep the keys of their time. If all records of a topic are made from the
+log, each gets the present key at once (`FormerKeys` in applying.py).
+
+A move writes the record under its new key before it removes the old one. If a crash comes in
+between, the next start finds two records of one sequence, and removes the one with the wrong key.
+
+Checking all keys takes a third of the start's time, so a file notes the keys for which it was found
+to be in order, and is not checked again while these stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import groupby, islice
+from typing import Final, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from server.storage.sow.keys.key_source import FieldKeys
+from server.storage.sow.records import Record
+from server.storage.sow.topic_records import SowTopic
+
+_AT_ONCE: Final = 1000
+"""Records that are checked between two calls of `pause`."""
+
+
+class Rekeyed(NamedTuple):
+    """The changes of the SOW keys of a topic at a start.
+
+    Attributes:
+        moved: records that got the key that the topic makes for them.
+        aside: records that are set aside, also by earlier starts.
+    """
+
+    moved: int = 0
+    aside: int = 0
+
+
+def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[], None]) -> Rekeyed:
+    """Move the records of a topic to the SOW keys that it makes now.
+
+    Args:
+        sow: a topic that has been recovered, and is not in use.
+        settle: waits until every requested commit is done.
+        pause: called repeatedly; its exception ends the work, which another start continues.
+
+    Returns:
+        The changes. If records are set aside, queries cannot find records by their keys.
+
+    Raises:
+        StoreError: there is no space for a record under its new key, or one cannot be read.
+    """
+    table = sow.table
+    if not makes_keys_of_fields(sow):
+        return Rekeyed()
+    mark = _mark_of(sow)
+    if table.store.key_mark == mark:
+        return Rekeyed()
+    strange = dict(_strange(sow, pause))
+    done = Rekeyed()
+    if strange:
+        plan = _Plan(sow, strange)
+        table.store.note_rekeying(table.store.last_sequence)
+        table.store.commit()  # the log does not have the moves
+        settle()
+        table.move_all(plan.moves(pause))
+        done = plan.done
+    if done.aside:
+        table.key_hash = None
+    table.store.note_keys(0 if done.aside else mark)
+    if strange:
+        table.store.commit()
+        settle()
+    return done
+
+
+def makes_keys_of_fields(sow: SowTopic) -> bool:
+    """Return whether the SOW keys of records follow from their fields."""
+    fields = sow.table.options.key_fields
+    return bool(fields) and isinstance(sow.key_source(sow.name), FieldKeys)
+
+
+def key_set_aside(key: str, sequence: int) -> str:
+    """Return the key of a record that is set aside."""
+    return f"{key}.{sequence}" if key.isdecimal() else key
+
+
+def keys_now(sow: SowTopic, topic: str, bodies: list[bytes], recorded: Sequence[str]) -> list[str]:
+    """Return the SOW keys that records made from the log get.
+
+    Args:
+        sow: a topic that makes keys of fields.
+        topic: the topic that the messages were published to.
+        bodies: the messages.
+        recorded: the keys that they had.
+    """
+    nothing = str(_source(sow, topic).of_nothing)
+    wanted = wanted_keys(sow, topic, bodies)
+    return [
+        now or (own if own == nothing else key_set_aside(own, 0))
+        for own, now in zip(recorded, wanted, strict=True)
+    ]
+
+
+def wanted_keys(sow: SowTopic, topic: str, bodies: list[bytes]) -> list[str | None]:
+    """Return the SOW keys that a topic makes for bodies; None for those without any key field.
+
+    Args:
+        sow: a topic that makes keys of fields.
+        topic: the topic that the messages were published to.
+        bodies: the messages.
+    """
+    source = _source(sow, topic)
+    return [
+        None if number == source.of_nothing else str(number) for number in source.numbers(bodies)
+    ]
+
+
+def _strange(sow: SowTopic, pause: Callable[[], None]) -> Iterator[tuple[str, str | None]]:
+    """Yield the records with other keys than those that the topic makes for them.
+
+    Returns:
+        The identity of each, and the new one; None if it has no key field.
+    """
+    table, records = sow.table, sow.table.store.identities()
+    while some := list(islice(records, _AT_ONCE)):
+        for topic, group in groupby(some, lambda one: _topic_of(sow, one[0])):
+            part = list(group)
+            nothing = table.identity(str(_source(sow, topic).of_nothing), topic)
+            bodies = table.store.bodies([row for _, row in part])
+            for (identity, _), key in zip(part, wanted_keys(sow, topic, bodies), strict=True):
+                if key is None:
+                    if identity != nothing:
+                        yield identity, None
+                elif identity != (wanted := table.identity(key, topic)):
+                    yield identity, wanted
+        pause()
+
+
+def _source(sow: SowTopic, topic: str) -> FieldKeys:
+    source = sow.key_source(topic)
+    assert isinstance(source, FieldKeys)  # noqa: S101 - see `makes_keys_of_fields`
+    return source
+
+
+def _topic_of(sow: SowTopic, identity: str) -> str:
+    return identity.partition("\0")[0] if sow.is_container else sow.name
+
+
+class _Plan:
+    """The new keys of records.
+
+    Args:
+        sow: the topic.
+        strange: see `_strange`.
+
+    Attributes:
+        done: the sum of the moves, once all are made.
+    """
+
+    def __init__(self, sow: SowTopic, strange: dict[str, str | None]) -> None:
+        self._table: Final = sow.table
+        self._places: Final[dict[str, str]] = {}
+        # Records left by a crash while they were set aside.
+        self._left: Final = [one for one in strange if self._aside_of(one) in strange]
+        left = set(self._left)
+        self._strange: Final = {one: strange[one] for one in strange if one not in left}
+        self._heirs: Final = self._find_heirs(left)
+        self.done = Rekeyed()
+
+    def _find_heirs(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
+        """Return, for each wanted identity, sequence and identity of the record that gets it."""
+        heirs: dict[str, tuple[int, bool, str]] = {}
+        for identity, wanted in self._strange.items():
+            if wanted is None:
+                continue
+            candidate = (self._record(identity).sequence, False, identity)
+            heirs[wanted] = max(heirs.get(wanted, candidate), candidate)
+        for wanted, heir in heirs.items():
+            holder = self._table.get(wanted)
+            if holder is not None and wanted not in left and wanted not in self._strange:
+                heirs[wanted] = max(heir, (holder.sequence, True, wanted))
+        return heirs
+
+    def _record(self, identity: str) -> Record:
+        """Return a record, wherever it has been moved to."""
+        record = self._table.get(self._places.get(identity, identity))
+        assert record is not None  # noqa: S101 - nothing is removed before it is moved
+        return record
+
+    def moves(self, pause: Callable[[], None]) -> Iterator[tuple[str, Record]]:
+        """Yield the moves one by one, each when the one before has been made."""
+        moved = aside = 0
+        for identity in self._left:
+            yield self._move_aside(identity)
+        for wanted, (sequence, _, identity) in self._heirs.items():
+            holder = self._table.get(wanted)
+            if identity != wanted and holder is not None and holder.sequence != sequence:
+                aside += not {wanted, self._aside_of(wanted)} & self._strange.keys()
+                yield self._move_aside(wanted)
+                pause()
+        for wanted, (_, _, identity) in self._heirs.items():
+            if identity != wanted:
+                moved += 1
+                yield self._move(identity, _key_of(wanted))
+                pause()
+        for identity, target in self._strange.items():
+            if target is not None:
+                sequence, _, heir = self._heirs[target]
+                if heir == identity:
+                    continue
+                if sequence == self._record(identity).sequence:
+                    yield self._move(identity, _key_of(target))  # a crash came between its steps
+                    continue
+            aside += 1
+            if _key_of(self._places.get(identity, identity)).isdecimal():
+                yield self._move_aside(identity)
+            pause()
+        self.done = Rekeyed(moved, aside)
+
+    def _aside_of(self, identity: str) -> str | None:
+        """Return the identity that a record gets when it is set aside; None if it is aside."""
+        record = self._record(identity)
+        key = key_set_aside(record.key, record.sequence)
+        return None if key == record.key else self._table.identity(key, record.topic)
+
+    def _move_aside(self, identity: str) -> tuple[str, Record]:
+        record = self._record(identity)
+        return self._move(identity, key_set_aside(record.key, record.sequence))
+
+    def _move(self, identity: str, key: str) -> tuple[str, Record]:
+        """Return the present identity of a record, and the record with its new key."""
+        record = self._record(identity)._replace(key=key)
+        place = self._places.get(identity, identity)
+        self._places[identity] = self._table.identity(key, record.topic)
+        return place, record
+
+
+def _key_of(identity: str) -> str:
+    return identity.rpartition("\0")[2]
+
+
+def _mark_of(sow: SowTopic) -> int:
+    """Return a digest of the way in which a topic makes SOW keys; never 0."""
+    options = sow.table.options
+    said = repr((sow.type_name, options.key_domain, options.key_fields))
+    return xxh3_64_intdigest(said.encode(errors="surrogatepass")) or 1

@@ -1,0 +1,1 @@
+"""SOW files: memory-mapped slabs that form a log of records."""

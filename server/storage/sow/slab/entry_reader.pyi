@@ -1,0 +1,48 @@
+"""Reading many entries of a SOW file from its maps; the theory of it is in slab_reading.pyx."""
+
+import mmap
+from array import array
+from collections.abc import Sequence
+
+from server.storage.sow.records import Record
+
+class Slabs:
+    """Reads entries of a file's slabs.
+
+    Whoever reads looks at the file's guard afterwards: what was lost meanwhile reads as zeros.
+
+    Args:
+        maps: the slabs; the list is kept, and may grow and shrink.
+        size: bytes of a slab.
+    """
+
+    def __init__(self, maps: list[mmap.mmap], size: int) -> None: ...
+    def join_bodies(
+        self, locations: array[int], rows: Sequence[int]
+    ) -> tuple[bytes, array[int]] | None:
+        """The bodies of some rows, see `JoinedBodies`; None if one of them cannot be had.
+
+        Args:
+            locations: where the entry of each row is.
+            rows: which rows; an empty body for one that is negative.
+
+        Raises:
+            IndexError: there is no such row, or slab.
+        """
+
+    def read_bodies(self, locations: array[int], rows: Sequence[int]) -> list[bytes] | None:
+        """The bodies of some rows one by one; see `read_records`."""
+
+    def read_records(
+        self, locations: array[int], rows: Sequence[int], topic: str
+    ) -> list[Record] | None:
+        """The records of some rows; None if one of them cannot be had.
+
+        Args:
+            locations: where the entry of each row is.
+            rows: which rows.
+            topic: the topic of records that name none.
+
+        Raises:
+            IndexError: there is no such row, or slab.
+        """

@@ -1,0 +1,292 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Entries of a SOW file, many at once, in C: written for a run of records, and cleaned.
+
+What an entry looks like is said in slab_format.py. Here its bytes are put where they belong, in the
+slab's map, and the checksum comes last: until it is there, the entry is not. The compiler must not
+change that order either, so the checksum is stored as others are that another thread waits for.
+
+A map may lose its pages while it is written to or read (map_guard.pyx): what is read then are zeros,
+which are no entry, and the guard says so afterwards. Nothing that has been written meanwhile counts.
+
+What lies in a slab is not believed: an entry that does not end where it may, or whose texts are longer
+than itself, is left to those who say what is wrong with it.
+"""
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsUnsignedLongLong
+from cpython.ref cimport PyObject
+from libc.string cimport memcpy
+
+import array
+
+from server.util.decimals cimport MOST_DECIMALS, put_decimals
+from server.storage.journal.format.octets cimport (
+    crc32c, load_u32, load_u64, store_u32, store_u64, uint8_t, uint32_t, uint64_t
+)
+from server.storage.sow.slab.map_guard cimport MapGuard
+
+from server.util.encoding import to_octets
+
+cdef extern from *:
+    """
+    static inline void seal(uint8_t *entry, uint32_t checksum) {
+        __atomic_store_n((uint32_t *)entry, AS_LITTLE_32(checksum), __ATOMIC_RELEASE);
+    }
+
+    static inline unsigned load_u16(const uint8_t *at) {
+        return at[0] | (unsigned)at[1] << 8;
+    }
+
+    static inline void store_u16(uint8_t *at, unsigned value) {
+        at[0] = (uint8_t)value;
+        at[1] = (uint8_t)(value >> 8);
+    }
+    """
+    void seal(uint8_t *entry, uint32_t checksum) noexcept nogil
+    unsigned load_u16(const uint8_t *at) noexcept nogil
+    void store_u16(uint8_t *at, unsigned value) noexcept nogil
+
+cdef extern from "Python.h":
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+    PyObject *PyDict_GetItemWithError(object values, object key) except? NULL
+
+cdef enum:  # offsets of the fields of an entry
+    LENGTH = 4
+    EPOCH = 8
+    KIND = 12
+    TOPIC_SIZE = 14
+    KEY_SIZE = 16
+    CORRELATION_SIZE = 18
+    BOOKMARK_SIZE = 20
+    SEQUENCE = 24
+    STAMP = 32
+    EXPIRES = 40
+    NUMBER = 48
+    TEXTS = 56
+    MOST_OF_TEXT = 0xFFFF
+
+cdef enum:
+    RECORD = 1
+    DELETED = 2
+    DROPPED = 5
+
+
+def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run, Py_ssize_t start):
+    cdef list bodies = list(run.bodies), keys = list(run.keys), sequences = list(run.sequences)
+    cdef list numbers = list(run.numbers), correlation_ids = list(run.correlation_ids)
+    cdef list timestamps = column_of(run.timestamp), moments = column_of(run.expires)
+    cdef list publishers = column_of(run.publisher)
+    cdef Py_ssize_t count = len(bodies), place
+    cdef Py_ssize_t length, room, key_size, correlation_size = 0, bookmark_size = 0
+    cdef uint64_t timestamp = 0 if timestamps is not None else run.timestamp
+    cdef uint64_t expires = 0 if moments is not None else run.expires
+    cdef uint8_t[MOST_DECIMALS] key
+    cdef uint8_t[2 * MOST_DECIMALS + 2] bookmark
+    cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else run.publisher)
+    cdef uint8_t *at
+    cdef uint8_t *to
+    cdef bytes body, correlation_id = b""
+    cdef array.array rooms = array.array("I")
+    cdef Py_buffer view
+    behind_publisher[0] = 124
+    for column in (
+        keys, sequences, numbers or None, correlation_ids or None, timestamps, moments, publishers
+    ):
+        if column is not None and len(column) != count:
+            raise ValueError("a run has as many keys, sequences and numbers as bodies")
+    array.resize(rooms, max(0, count - start))
+    PyObject_GetBuffer(mapped, &view, PyBUF_WRITABLE)
+    try:
+        if position < 0 or position % 8 or limit > view.len:
+            raise ValueError("entries lie within their slab")
+        for place in range(start, count):
+            body = bodies[place]
+            key_size = put_decimals(key, PyLong_AsUnsignedLongLong(keys[place])) - key
+            if timestamps is not None:
+                timestamp = PyLong_AsUnsignedLongLong(timestamps[place])
+            if moments is not None:
+                expires = PyLong_AsUnsignedLongLong(moments[place])
+            if numbers:
+                if publishers is not None:
+                    behind_publisher = put_decimals(
+                        bookmark, PyLong_AsUnsignedLongLong(publishers[place])
+                    )
+                    behind_publisher[0] = 124
+                at = put_decimals(behind_publisher + 1, PyLong_AsUnsignedLongLong(numbers[place]))
+                at[0] = 124
+                bookmark_size = at + 1 - bookmark
+            if correlation_ids:
+                correlation_id = to_octets(correlation_ids[place])
+                correlation_size = PyBytes_GET_SIZE(correlation_id)
+            length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
+            room = (length + 7) & ~<Py_ssize_t>7
+            if room > limit - position or correlation_size > MOST_OF_TEXT:
+                array.resize(rooms, place - start)
+                break
+            at = <uint8_t *>view.buf + position
+            store_u32(at + LENGTH, <uint32_t>length)
+            store_u32(at + EPOCH, <uint32_t>epoch)
+            at[KIND], at[KIND + 1] = RECORD, 0
+            store_u16(at + TOPIC_SIZE, 0)
+            store_u16(at + KEY_SIZE, <unsigned>key_size)
+            store_u16(at + CORRELATION_SIZE, <unsigned>correlation_size)
+            store_u16(at + BOOKMARK_SIZE, <unsigned>bookmark_size)
+            store_u16(at + BOOKMARK_SIZE + 2, 0)
+            store_u64(at + SEQUENCE, PyLong_AsUnsignedLongLong(sequences[place]))
+            store_u64(at + STAMP, timestamp)
+            store_u64(at + EXPIRES, expires)
+            store_u64(at + NUMBER, 0)
+            memcpy(at + TEXTS, key, key_size)
+            to = at + TEXTS + key_size
+            memcpy(to, PyBytes_AS_STRING(correlation_id), correlation_size)
+            memcpy(to + correlation_size, bookmark, bookmark_size)
+            memcpy(to + correlation_size + bookmark_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+            seal(at, crc32c(at + LENGTH, length - LENGTH))
+            rooms.data.as_uints[place - start] = <unsigned>room
+            position += room
+    finally:
+        PyBuffer_Release(&view)
+    return rooms
+
+
+cdef list column_of(field):
+    """What differs from record to record; None if they have the same there."""
+    return None if isinstance(field, int) else list(field)
+
+
+def place_run(
+    dict rows,
+    array.array locations,
+    array.array rooms,
+    list free,
+    keys,
+    Py_ssize_t start,
+    long long location,
+    array.array written,
+):
+    cdef list numbers = list(keys), placed = [], added = []
+    cdef Py_ssize_t count = len(written), place, row
+    cdef long long gained = 0
+    cdef unsigned room
+    cdef uint8_t[MOST_DECIMALS] key
+    cdef PyObject *found
+    if count > len(numbers) - start or written.itemsize != 4 or rooms.itemsize != 4:
+        raise ValueError("as many keys as entries")
+    for place in range(count):
+        room = written.data.as_uints[place]
+        identity = PyUnicode_DecodeUTF8(
+            <const char *>key,
+            put_decimals(key, PyLong_AsUnsignedLongLong(numbers[start + place])) - key,
+            NULL,
+        )
+        found = PyDict_GetItemWithError(rows, identity)
+        if found != NULL:
+            number = <object>found
+            row = number
+            gained -= rooms.data.as_uints[row]
+        else:
+            if free:
+                number = free.pop()
+                row = number
+            else:
+                row = len(locations)
+                number = row
+                array.resize_smart(locations, row + 1)
+                array.resize_smart(rooms, row + 1)
+            rows[identity] = number
+            added.append(number)
+        locations.data.as_longlongs[row] = location
+        rooms.data.as_uints[row] = room
+        location += room
+        gained += room
+        placed.append(number)
+    return placed, added, gained
+
+
+def clean(
+    MapGuard guard,
+    source,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t amount,
+    long long source_start,
+    dict rows,
+    array.array locations,
+    topic,
+    target,
+    Py_ssize_t to,
+    long long target_start,
+    uint64_t epoch,
+):
+    cdef Py_buffer old, new
+    cdef Py_ssize_t begin = position, room
+    cdef uint8_t *entry
+    cdef uint8_t *copy
+    cdef PyObject *found
+    cdef Py_ssize_t row
+    if position < 0 or position % 8 or to < 0 or to % 8:
+        raise ValueError("entries lie within their slab")
+    PyObject_GetBuffer(source, &old, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(target, &new, PyBUF_WRITABLE)
+        try:
+            end = min(end, old.len)
+            while position < end and position - begin < amount:
+                entry = <uint8_t *>old.buf + position
+                room = room_of(entry, end - position)
+                if not room:
+                    break
+                if entry[KIND] == RECORD:
+                    found = PyDict_GetItemWithError(rows, identity_of(entry, topic))
+                    row = <object>found if found != NULL else -1
+                    if row >= 0 and locations.data.as_longlongs[row] == source_start + position:
+                        if room > new.len - to:
+                            break
+                        copy = <uint8_t *>new.buf + to
+                        memcpy(copy + LENGTH, entry + LENGTH, load_u32(entry + LENGTH) - LENGTH)
+                        store_u32(copy + EPOCH, <uint32_t>epoch)
+                        seal(copy, crc32c(copy + LENGTH, load_u32(copy + LENGTH) - LENGTH))
+                        if guard.lost:
+                            break
+                        locations.data.as_longlongs[row] = target_start + to
+                        to += room
+                elif entry[KIND] != DELETED and entry[KIND] != DROPPED:
+                    break
+                if guard.lost:
+                    break
+                position += room
+        finally:
+            PyBuffer_Release(&new)
+    finally:
+        PyBuffer_Release(&old)
+    return position, to
+
+
+cdef inline Py_ssize_t room_of(const uint8_t *entry, Py_ssize_t most) noexcept nogil:
+    """The room that an entry takes; 0 if it cannot be one."""
+    cdef Py_ssize_t length, texts
+    if most < TEXTS:
+        return 0
+    length = load_u32(entry + LENGTH)
+    if length < TEXTS or length > most:
+        return 0
+    texts = (
+        <Py_ssize_t>load_u16(entry + TOPIC_SIZE) + load_u16(entry + KEY_SIZE)
+        + load_u16(entry + CORRELATION_SIZE) + load_u16(entry + BOOKMARK_SIZE)
+    )
+    return 0 if texts > length - TEXTS else (length + 7) & ~<Py_ssize_t>7
+
+
+cdef object identity_of(const uint8_t *entry, topic):
+    """What tells a record apart; `topic` is that of entries which name none, None if all have it."""
+    cdef Py_ssize_t size = load_u16(entry + TOPIC_SIZE)
+    key = PyUnicode_DecodeUTF8(
+        <const char *>entry + TEXTS + size, load_u16(entry + KEY_SIZE), "surrogateescape"
+    )
+    if topic is None:
+        return key
+    if size:
+        topic = PyUnicode_DecodeUTF8(<const char *>entry + TEXTS, size, "surrogateescape")
+    return f"{topic}\0{key}"

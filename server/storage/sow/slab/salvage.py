@@ -1,0 +1,114 @@
+"""Recovers all intact entries of a damaged SOW file, wherever they are.
+
+A start does not read past damage, since later entries may depend on lost ones: a record that was
+deleted there would be back. A tool that inspects a file shows all of it, and the parts that are
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from server.storage.sow.slab import slab_format as form
+from server.storage.sow.slab.slab_file import SlabFile
+from server.storage.sow.slab.slab_format import (
+    ENTRY,
+    ENTRY_HEAD,
+    FIRST_ENTRY,
+    CommitPoint,
+    SlabHeader,
+    padded,
+)
+
+
+class Gap(NamedTuple):
+    """A part of a file that cannot be read.
+
+    Attributes:
+        offset: its beginning, in bytes of the file; None for a slab of which nothing is left.
+        size: its size in bytes.
+    """
+
+    offset: int | None
+    size: int
+
+
+def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
+    """Read all intact entries.
+
+    Args:
+        file: the file.
+        take: called with the location and the bytes of each entry, in the order they were written.
+
+    Returns:
+        The gaps between them, as far as bytes are known to have been there.
+    """
+    point = file.commit_point
+    gaps: list[Gap] = []
+    known: list[tuple[int, SlabHeader]] = []
+    for place, slab in enumerate(file.slabs):
+        header = file.header(place)
+        if header is not None and header.epoch >= point.tail:
+            known.append((place, header))
+        elif header is None and slab[:].strip(b"\0"):
+            gaps.append(Gap(form.PAGE + place * file.slab_size, file.slab_size))
+    known.sort(key=lambda one: one[1].epoch)
+    missing = len(_missing_epochs([header for _, header in known], point)) - len(gaps)
+    gaps += [Gap(None, file.slab_size)] * max(missing, 0)
+    ends = {header.previous: header.previous_end for _, header in known}
+    ends.setdefault(point.epoch, point.position)
+    for place, header in known:
+        base = place * file.slab_size
+        for position, size, data in _parts(file, place, header.epoch, ends.get(header.epoch, 0)):
+            if data is None:
+                gaps.append(Gap(form.PAGE + base + position, size))
+            else:
+                take(base + position, data)
+    return gaps
+
+
+def _missing_epochs(known: Sequence[SlabHeader], point: CommitPoint) -> set[int]:
+    """Return the epochs of missing slabs that other slabs or the commit point name."""
+    told = {header.previous for header in known if header.previous >= max(point.tail, 1)}
+    told |= {one for one in (point.tail, point.epoch) if one}
+    return told - {header.epoch for header in known}
+
+
+def _parts(
+    file: SlabFile, place: int, epoch: int, written: int
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield the entries of a slab and the gaps between them: position, size, bytes of an entry.
+
+    Args:
+        file: the file.
+        place: the slab's index.
+        epoch: the epoch of the slab.
+        written: the position up to which it is known to have had entries.
+    """
+    position = FIRST_ENTRY
+    while position < file.slab_size:
+        start = position
+        data = _entry_at(file, place, epoch, position)
+        while data is None:
+            position = form.next_mark(file.slabs[place], epoch, position + form.ALIGNMENT)
+            if position < 0:
+                if start < written:
+                    yield start, written - start, None
+                return
+            data = _entry_at(file, place, epoch, position)
+        if position > start:
+            yield start, position - start, None
+        yield position, len(data), data
+        position += padded(len(data))
+
+
+def _entry_at(file: SlabFile, place: int, epoch: int, position: int) -> bytes | None:
+    slab = file.slabs[place]
+    if position + ENTRY.size > file.slab_size:
+        return None
+    checksum, length, its_epoch = ENTRY_HEAD.unpack_from(slab, position)
+    if its_epoch != epoch & 0xFFFFFFFF or not ENTRY.size <= length <= file.slab_size - position:
+        return None
+    data = slab[position : position + length]
+    return data if checksum == form.crc32c(data[4:]) else None

@@ -1,0 +1,343 @@
+"""A SOW file as memory-mapped slabs: creates, locks, maps, grows and shrinks it.
+
+Every slab is a memory map of its own, so that the file grows without moving existing maps. Space is
+allocated on disk before it is mapped: a full disk is an error here, not a signal later. If another
+process truncates or overwrites the file all the same, the loss is limited to the file
+(`map_guard.pyx`): it is detected when the lost part is touched, and with each commit. From then on
+nothing is written any more, and nothing is read that fails its checksum.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from config_schema.spec.common import FILE_MODE
+from server.storage.sow.slab import slab_format as form
+from server.storage.sow.slab.map_guard import MapGuard
+from server.storage.sow.slab.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
+from server.storage.sow.store import StoredChains, StoreError
+from server.util.file_lock import FileInUseError, lock, version_mismatch
+
+_LOST: Final = (
+    "the file has been truncated or overwritten while it was in use: until the next start its topic"
+    " cannot be changed, and what is lost cannot be read"
+)
+_NOT_FOUND: Final = "the file has been removed, renamed or replaced while it was in use"
+
+
+class DamagedFileError(Exception):
+    """A file's content differs from the bytes written. The text says what is wrong, and where."""
+
+
+class OtherVersionError(Exception):
+    """A file has a version of its format that this program does not know. The text names it."""
+
+
+class SlabFile:
+    """An open SOW file.
+
+    Args:
+        path: the file; its directory must exist.
+        slab_size: bytes of a slab, used if the file is created.
+        initial_slabs: number of slabs of a new file.
+        writable: open for writing, and lock against other writers; else the file must exist.
+
+    Attributes:
+        slab_size: bytes of a slab.
+        slabs: the slabs' maps, in file order; None for one beyond the end.
+        guard: detects lost content of the maps.
+        had: size in bytes of an existing file without content, being shorter than the first page;
+            None for any other.
+        is_begun: whether this opening has created the file, or begun it anew.
+
+    Raises:
+        DamagedFileError: the file's header is not one of a SOW file.
+        OtherVersionError: the header is of another version.
+        FileInUseError: another process has the file open for writing.
+        OSError: the file cannot be opened or created.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        slab_size: int = 0,
+        initial_slabs: int = 1,
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.path: Final = path
+        self._writable = writable
+        is_new = not path.exists()
+        self.descriptor: Final = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if writable else os.O_RDONLY, FILE_MODE
+        )
+        self.slabs: list[mmap.mmap] = []
+        self.guard: Final = MapGuard()
+        self.had: int | None = None
+        self.is_begun = False
+        try:
+            if writable:
+                self._lock()
+            self._open(slab_size, initial_slabs, is_new=is_new)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def _lock(self) -> None:
+        try:
+            lock(self.descriptor)
+        except FileInUseError as holder:
+            raise FileInUseError(
+                f"{self.path} is in use by {holder}: two instances cannot share a SOW file"
+            ) from None
+
+    def _open(self, slab_size: int, initial_slabs: int, *, is_new: bool) -> None:
+        size = os.fstat(self.descriptor).st_size
+        fresh = size < PAGE  # a file cut short before its first page was complete holds nothing
+        if fresh and not self._writable:
+            raise DamagedFileError(f"{self.path} is not a SOW file: it has {size} bytes")
+        if fresh:
+            self.had = None if is_new else size
+            self.is_begun = True
+            self._create(slab_size)
+            size = PAGE
+        self._header = mmap.mmap(self.descriptor, PAGE, access=self._access)
+        self.guard.cover(self._header)
+        described = form.unpack_file_header(self._header[:64])
+        if described is None:
+            raise DamagedFileError(f"the first page of {self.path} is not that of a SOW file")
+        version, self.slab_size = described
+        self._noted = self.commit_point
+        if version != form.VERSION:
+            raise OtherVersionError(f"{self.path}: {version_mismatch(version, form.VERSION)}")
+        for index in range((size - PAGE) // self.slab_size):
+            self.slabs.append(self._map(index))
+        if fresh:
+            for _ in range(initial_slabs):
+                self.grow()
+
+    def _create(self, slab_size: int) -> None:
+        """Write the first page in one go, after nothing or less than a page."""
+        header = form.pack_file_header((max(slab_size, PAGE) + PAGE - 1) // PAGE * PAGE)
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, header.ljust(PAGE, b"\0"), 0)
+        os.fsync(self.descriptor)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    @property
+    def _access(self) -> int:
+        return mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
+
+    def _map(self, index: int) -> mmap.mmap:
+        try:
+            slab = mmap.mmap(
+                self.descriptor,
+                self.slab_size,
+                access=self._access,
+                offset=PAGE + index * self.slab_size,
+            )
+        except ValueError:  # the file has become shorter since its size was read
+            self.guard.lost = 1
+            raise OSError(errno.ESTALE, _LOST) from None
+        self.guard.cover(slab)
+        return slab
+
+    def grow(self) -> int:
+        """Add a slab at the end.
+
+        Returns:
+            The index of the slab.
+
+        Raises:
+            StoreError: the file system has no space, or the file has lost its content.
+        """
+        index = len(self.slabs)
+        try:
+            self._check_size()
+            os.posix_fallocate(self.descriptor, PAGE + index * self.slab_size, self.slab_size)
+            self.slabs.append(self._map(index))
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot grow: {error.strerror}") from error
+        return index
+
+    def shrink(self, count: int) -> None:
+        """Truncate the file to its first `count` slabs."""
+        for slab in self.slabs[count:]:
+            self.guard.give_up(slab)
+            slab.close()
+        del self.slabs[count:]
+        os.ftruncate(self.descriptor, PAGE + count * self.slab_size)
+
+    @property
+    def commit_point(self) -> CommitPoint:
+        """The latest commit point."""
+        return max(
+            form.unpack_commit_slot(self._header[slot : slot + 512]) for slot in form.COMMIT_SLOTS
+        )
+
+    @property
+    def has_lost_commit_points(self) -> bool:
+        """True if the commit slots have content, but no valid commit point."""
+        places = [self._header[slot : slot + 512] for slot in form.COMMIT_SLOTS]
+        return any(any(place) for place in places) and not self.commit_point.number
+
+    def write_commit_point(self, point: CommitPoint) -> None:
+        """Write a commit point over the older of the file's two."""
+        older, _ = sorted(
+            form.COMMIT_SLOTS,
+            key=lambda slot: form.unpack_commit_slot(self._header[slot : slot + 512]),
+        )
+        content = form.pack_commit(point)
+        self._header[older : older + len(content)] = content
+        self._noted = point
+
+    @property
+    def key_mark(self) -> int:
+        """See `RecordStore.key_mark`."""
+        return self._note_in(form.KEYS_SLOT)
+
+    def note_keys(self, mark: int) -> None:
+        """Store the digest of how SOW keys were made; the next commit makes it durable."""
+        self._note(form.KEYS_SLOT, mark)
+
+    @property
+    def rekeyed_at(self) -> int:
+        """See `RecordStore.rekeyed_at`."""
+        return self._note_in(form.REKEYED_SLOT)
+
+    def note_rekeying(self, sequence: int) -> None:
+        """Store the sequence at which records get other keys; the next commit makes it durable."""
+        self._note(form.REKEYED_SLOT, sequence)
+
+    @property
+    def beside_log_until(self) -> int:
+        """See `RecordStore.beside_log_until`."""
+        return self._note_in(form.LOG_SLOT)
+
+    def note_beside_log(self, until: int) -> None:
+        """Store which changes are in no log; the next commit makes it durable."""
+        self._note(form.LOG_SLOT, until)
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """See `RecordStore.stored_chains`."""
+        return StoredChains(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """Store how far chained ids are on stable storage; the next commit makes it durable."""
+        self._note(form.CHAINS_SLOT, stored.until)
+        self._note(form.CHAINS_SIZE_SLOT, stored.size)
+
+    def _note_in(self, slot: int) -> int:
+        return form.unpack_note(self._header[slot : slot + 64])
+
+    def _note(self, slot: int, note: int) -> None:
+        content = form.pack_note(note)
+        self._header[slot : slot + len(content)] = content
+
+    def header(self, index: int) -> SlabHeader | None:
+        """Read a slab's header; None if it is blank or damaged."""
+        return form.unpack_slab_header(self.slabs[index][: form.FIRST_ENTRY])
+
+    def write_header(self, index: int, header: SlabHeader) -> None:
+        """Write a slab's header."""
+        content = form.pack_slab_header(header)
+        self.slabs[index][: len(content)] = content
+
+    def read(self, location: int) -> bytes:
+        """Return the bytes of an entry, without padding.
+
+        Args:
+            location: the slab's index times the slab size, plus the position within the slab.
+
+        Raises:
+            StoreError: the file has lost content, this entry included.
+        """
+        index, position = divmod(location, self.slab_size)
+        slab = self.slabs[index]
+        length = int.from_bytes(slab[position + 4 : position + 8], "little")
+        data = slab[position : position + length]
+        if self.guard.lost or length < ENTRY.size:
+            self._check_entry(data)
+        return data
+
+    def _check_entry(self, data: bytes) -> None:
+        """Check that an entry is the one written, where that is in doubt."""
+        if len(data) < ENTRY.size or int.from_bytes(data[:4], "little") != form.crc32c(data[4:]):
+            self.guard.lost = 1
+            raise self.loss()
+
+    def loss(self) -> StoreError:
+        """Return the error to raise once `guard.lost` is set."""
+        return StoreError(f"{self.path}: {_LOST}")
+
+    def touch(self, index: int, begin: int, end: int) -> None:
+        """Mark pages of a part of a slab, and of its header, for the next synchronisation to write.
+
+        Args:
+            index: the slab.
+            begin: the part's first position in the slab.
+            end: the part's end in the slab.
+        """
+        slab = self.slabs[index]
+        slab[0] = slab[0]
+        for position in range(begin // PAGE * PAGE, end, PAGE):
+            slab[position] = slab[position]
+
+    def touch_first_page(self) -> None:
+        """Mark the file's first page for the next synchronisation to write.
+
+        The byte touched is one that never changes: commit points are written on another thread.
+        """
+        self._header[0] = self._header[0]
+
+    def synchronise(self) -> None:
+        """Wait until everything is on stable storage.
+
+        Raises:
+            OSError: it could not be put there, or would not be found there again.
+        """
+        os.fdatasync(self.descriptor)
+        self.check_in_place()
+
+    def check_in_place(self) -> None:
+        """Check that the content put on stable storage will be found again.
+
+        Raises:
+            OSError: the file has lost its name or its content.
+        """
+        try:
+            is_found = os.path.samestat(os.fstat(self.descriptor), os.stat(self.path))
+        except FileNotFoundError:
+            is_found = False
+        if not is_found:
+            raise OSError(errno.ESTALE, _NOT_FOUND)
+        self._check_size()
+        if not self.guard.lost and self.commit_point != self._noted:
+            self.guard.lost = 1
+        if self.guard.lost:
+            raise OSError(errno.ESTALE, _LOST)
+
+    def _check_size(self) -> None:
+        # Another thread may change the file meanwhile: `grow` allocates space before it adds the
+        # slab, and `shrink` removes slabs before it truncates the file. So the smaller count holds.
+        before = len(self.slabs)
+        size = os.fstat(self.descriptor).st_size
+        if size < PAGE + min(before, len(self.slabs)) * self.slab_size:
+            self.guard.lost = 1
+            raise OSError(errno.ESTALE, _LOST)
+
+    def close(self) -> None:
+        """Unmap and close the file."""
+        for mapped in (*self.slabs, self._header):
+            self.guard.give_up(mapped)
+            mapped.close()
+        os.close(self.descriptor)

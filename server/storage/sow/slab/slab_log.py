@@ -1,0 +1,527 @@
+"""A log in a file of slabs; its oldest slabs are cleaned and reused.
+
+Entries are only ever appended, at the *head*. A superseded entry stays in place until its slab,
+being the oldest, is cleaned: its live entries are appended again, and the slab is free. Since the
+oldest slab is always the one cleaned, no older entry is left that a deletion would have to hide, so
+deletions need not be kept for ever.
+
+A recovery may still need a freed slab: until the commit point that frees it is itself on
+stable storage, that is, until one more commit has completed. It is not written to before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.storage.sow.group_commit import GroupCommit, Job
+from server.storage.sow.keys.key_source import NO_KEY
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import Record
+from server.storage.sow.slab import slab_format as form
+from server.storage.sow.slab.entry_writer import clean, write_run
+from server.storage.sow.slab.slab_file import SlabFile
+from server.storage.sow.slab.slab_format import (
+    ENTRY_TAIL,
+    FIRST_ENTRY,
+    CommitPoint,
+    Kind,
+    SlabHeader,
+)
+from server.storage.sow.slab.slab_scan import LogEnd
+from server.storage.sow.store import RecordTooLarge, Settled, StoreError
+from server.util.encoding import to_octets
+
+_LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
+"""Bytes; a record gets its bookmark after space for it has been made."""
+
+
+_MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
+"""Bytes of an entry besides its texts and body, padding included."""
+
+
+_MOST_BESIDES_IN_RUN: Final = _MOST_BESIDES + len(NO_KEY)
+"""The same for a record of a run, with its key, which is a number."""
+
+
+_MOST_OF_CHARACTER: Final = 4
+"""Bytes of one character, at most."""
+
+
+_MOST_KEPT: Final = 1 << 16
+"""Bytes at the end of the newest slab that are reserved for deletions when no slab is free."""
+
+
+class _Slab(NamedTuple):
+    place: int
+    epoch: int
+    end: int
+
+
+class SlabLog:
+    """Appends entries, cleans slabs, commits.
+
+    Args:
+        file: the file, open for writing.
+        found: the result of `scan` of the file.
+        committer: the thread that synchronises files.
+        tell: called after every synchronisation, with the error, or None.
+        topic: the topic that entries need not name.
+
+    Attributes:
+        sequence: the highest sequence of any change.
+        appended_bytes: bytes appended since the file was opened.
+    """
+
+    def __init__(
+        self,
+        file: SlabFile,
+        found: LogEnd,
+        committer: GroupCommit,
+        tell: Callable[[OSError | None], None],
+        topic: str,
+    ) -> None:
+        self._file: Final = file
+        self._guard: Final = file.guard
+        self._committer: Final = committer
+        self._tell: Final = tell
+        self._topic: Final = topic
+        self.slab_size: Final = file.slab_size
+        self.sequence = 0
+        self.appended_bytes = 0
+        self._sealed = deque(
+            _Slab(link.place, link.header.epoch, link.end or FIRST_ENTRY) for link in found.links
+        )
+        point = file.commit_point
+        self._point = point._replace(number=point.number + 1, session=point.session + 1)
+        file.write_commit_point(self._point)
+        file.synchronise()
+        self._next_epoch = max(found.highest_epoch + 1, self._point.first_epoch)
+        used = {slab.place for slab in self._sealed}
+        self._free = [index for index in range(len(file.slabs)) if index not in used]
+        self._freed: list[tuple[int, int]] = []  # epoch and index
+        self._head: _Slab | None = None
+        self._position = 0
+        self._slab = file.slabs[0] if file.slabs else None
+        self._reserved = 0  # free slabs that only new entries may begin
+        self._kept_room = min(self.slab_size // 16, _MOST_KEPT)
+        self._kept_from = self.slab_size - self._kept_room
+        self._clean_position = FIRST_ENTRY
+        self._synchronisation = 0
+        self._stable_tail = self._noted_tail = point.tail
+        self._stable = self._point
+        self._failure: OSError | None = None
+
+    # ---- appending
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the slabs that hold the log."""
+        return (len(self._sealed) + (self._head is not None)) * self.slab_size
+
+    @property
+    def slabs(self) -> int:
+        """Number of slabs of the file."""
+        return len(self._file.slabs)
+
+    def _limit(self) -> int:
+        """Return the end, in the newest slab, of the space for entries other than deletions'."""
+        return self.slab_size if self._free else self.slab_size - self._kept_room
+
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+        """Make sure that entries of these records can be appended next, in sequence.
+
+        Args:
+            records: the records that the entries are about.
+            to_delete: they serve deletions.
+
+        Raises:
+            StoreError: an entry is too large, or there is no space. Nothing has been written.
+        """
+        if self._guard.lost:
+            raise self._file.loss()
+        slabs, position = 0, self.slab_size if self._head is None else self._position
+        records = list(records)
+        texts_at_most = _MOST_OF_CHARACTER * sum(
+            [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
+        )
+        at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
+        limit = self.slab_size if to_delete else self._limit()
+        if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
+            self._reserved = 0  # the upper bound fits, as nearly always
+            return
+        for record in records:
+            texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
+            length = form.ENTRY.size + sum(map(len, texts)) + _LONGEST_BOOKMARK + len(record.body)
+            self._check_size(length, *texts)
+            room = (length + 7) & -8
+            if position + room > self.slab_size:
+                slabs += 1
+                position = FIRST_ENTRY
+            position += room
+        if not to_delete and (slabs or position > limit):
+            self._have_free(slabs + self._spare)
+        self._have_free(slabs)
+        self._reserved = slabs
+
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
+        """Make sure that the records of a run can be appended next. See `make_room`.
+
+        Args:
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
+        """
+        lengths = [_MOST_OF_CHARACTER * len(mark) for mark in correlation_ids]
+        at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies) + sum(lengths)
+        is_near_end = self._head is None or self._position + at_most > self._limit()
+        is_too_long = max(lengths, default=0) > form.MAX_TEXT
+        if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
+            marks = correlation_ids or repeat("", len(bodies))
+            self.make_room(
+                Record(NO_KEY, body, topic, correlation_id=mark)
+                for body, mark in zip(bodies, marks, strict=True)
+            )
+        else:
+            self._reserved = 0
+
+    def append_run(self, run: RecordRun, start: int) -> tuple[int, array[int]]:
+        """Write entries for records of a run, as many as fit without a check between them.
+
+        Args:
+            run: the records, of the topic that entries need not name.
+            start: the place of the first of them.
+
+        Returns:
+            The location of the first entry, and the size of each entry with padding; they are
+            contiguous.
+
+        Raises:
+            StoreError: the file has lost its content.
+        """
+        if self._guard.lost:
+            raise self._file.loss()
+        head, slab, position = self._head, self._slab, self._position
+        if head is None or slab is None:
+            return 0, array("I")
+        rooms = write_run(slab, position, self._limit(), head.epoch & 0xFFFFFFFF, run, start)
+        if self._guard.lost:  # the write has detected it
+            raise self._file.loss()
+        if rooms:
+            written = sum(rooms)
+            self._position += written
+            self.appended_bytes += written
+            self.sequence = max(self.sequence, run.sequences[start + len(rooms) - 1])
+        return head.place * self.slab_size + position, rooms
+
+    def append(
+        self, kind: Kind, record: Record, number: int = 0, *, moved: bool = False
+    ) -> tuple[int, int]:
+        """Write an entry.
+
+        Args:
+            kind: the kind of the entry.
+            record: the record that the entry is about.
+            number: the number of a past state.
+            moved: the entry has been written before; it leaves slabs that `make_room` reserved.
+
+        Returns:
+            The location of the entry, and its size with padding.
+
+        Raises:
+            StoreError: the entry is too large, there is no space, or the file has lost its content.
+                Nothing has been written.
+        """
+        guard = self._guard
+        if guard.lost:
+            raise self._file.loss()
+        key = to_octets(record.key)
+        topic = b"" if record.topic == self._topic else _octets(record.topic)
+        correlation_id = _octets(record.correlation_id)
+        bookmark = _octets(record.bookmark)
+        body = record.body
+        length = (
+            form.ENTRY.size
+            + len(topic) + len(key) + len(correlation_id) + len(bookmark) + len(body)
+        )  # fmt: skip
+        room = (length + 7) & -8
+        position = self._position
+        if self._head is None or position + room > self._kept_from:
+            self._check_size(length, topic, key, correlation_id, bookmark)
+            fits = self._head is not None and position + room <= self.slab_size
+            if (
+                not moved
+                and kind is Kind.RECORD
+                and (not fits or not self._free)
+                and not self._reserved
+            ):
+                self._have_free((not fits) + self._spare)
+            if not fits:
+                self.begin_slab(spare=self._reserved if moved else 0)
+            position = self._position
+        elif length - len(body) > form.MAX_TEXT:
+            self._check_size(length, topic, key, correlation_id, bookmark)
+        head = self._head
+        slab = self._slab
+        assert head is not None and slab is not None  # noqa: S101, PT018 - for the type checker
+        content = b"".join(
+            (
+                ENTRY_TAIL.pack(
+                    length, head.epoch & 0xFFFFFFFF, kind,
+                    len(topic), len(key), len(correlation_id), len(bookmark),
+                    record.sequence, record.timestamp, record.expires, number,
+                ),
+                topic, key, correlation_id, bookmark, body,
+            )
+        )  # fmt: skip
+        # The checksum is written last: without it, the entry does not exist.
+        slab[position + 4 : position + length] = content
+        slab[position : position + 4] = form.crc32c(content).to_bytes(4, "little")
+        if guard.lost:  # the write has detected it
+            raise self._file.loss()
+        self._position = position + room
+        self.appended_bytes += room
+        if record.sequence > self.sequence:
+            self.sequence = record.sequence
+        return head.place * self.slab_size + position, room
+
+    @property
+    def _spare(self) -> int:
+        """Free slabs reserved for deletions and cleaning; an empty log needs none."""
+        return 1 if self._sealed or self._head is not None else 0
+
+    def _have_free(self, count: int) -> None:
+        while len(self._free) < count:
+            self._free.append(self._file.grow())
+
+    def _check_size(self, length: int, *texts: bytes) -> None:
+        if any(len(text) > form.MAX_TEXT for text in texts):
+            raise RecordTooLarge(
+                f"a SOW key, topic, correlation id or bookmark has more than {form.MAX_TEXT} bytes"
+            )
+        if length > self.slab_size - FIRST_ENTRY:
+            raise RecordTooLarge(
+                f"the record has {length} bytes with its header, more than the SlabSize of "
+                f"{self.slab_size} bytes allows"
+            )
+
+    def begin_slab(self, spare: int = 0) -> None:
+        """Continue the log in another slab: the first free one in the file.
+
+        Args:
+            spare: how many free slabs must remain.
+
+        Raises:
+            StoreError: there is no space for one, or the file has lost its content.
+        """
+        if self._guard.lost:
+            raise self._file.loss()
+        if len(self._free) > spare:
+            index = min(self._free)
+            self._free.remove(index)
+            self._reserved = max(spare, self._reserved - 1)
+        else:
+            index = self._file.grow()
+        if self._head is not None:
+            self._sealed.append(self._head._replace(end=self._position))
+        last = self._sealed[-1] if self._sealed else None
+        epoch = self._next_epoch
+        self._next_epoch += 1
+        self._file.write_header(
+            index,
+            SlabHeader(
+                epoch,
+                last.epoch if last else 0,
+                last.end if last else 0,
+                self.tail_epoch or epoch,
+                self.sequence,
+            ),
+        )
+        self._head = _Slab(index, epoch, 0)
+        self._slab = self._file.slabs[index]
+        self._position = FIRST_ENTRY
+        self.commit()
+
+    # ---- cleaning
+
+    @property
+    def tail_epoch(self) -> int:
+        """The epoch of the oldest slab of the log, 0 if it has none."""
+        if self._sealed:
+            return self._sealed[0].epoch
+        return self._head.epoch if self._head else 0
+
+    @property
+    def head_epoch(self) -> int:
+        """The lowest epoch that the next entry can get."""
+        return self._head.epoch if self._head else self._next_epoch
+
+    def oldest(self) -> tuple[int, bytes] | None:
+        """Return the next entry to clean, with its location; None if only the newest slab is left.
+
+        The caller appends the entry again if it is live, then calls `cleaned`.
+        """
+        while len(self._sealed) > (self._head is None):  # one slab continues the chain
+            slab = self._sealed[0]
+            if self._clean_position < slab.end:
+                location = slab.place * self.slab_size + self._clean_position
+                return location, self._file.read(location)
+            self._sealed.popleft()
+            self._freed.append((slab.epoch, slab.place))
+            self._clean_position = FIRST_ENTRY
+        return None
+
+    def cleaned(self, room: int) -> None:
+        """Advance past an entry of the given size, padding included."""
+        self._clean_position += room
+
+    def clean_records(
+        self, amount: int, rows: dict[str, int], locations: array[int], topic: str | None
+    ) -> int:
+        """Clean entries that need no decision: records, and deletions of records.
+
+        Args:
+            amount: bytes to clean, at least.
+            rows: the rows of records, by identity.
+            locations: the locations of entries, by rows; updated for entries appended again.
+            topic: the topic of entries that name none, if identities contain a topic; else None.
+
+        Returns:
+            The number of bytes cleaned: fewer than `amount` at an entry that `oldest` must handle.
+        """
+        head, target = self._head, self._slab
+        if head is None or target is None or not self._sealed or self._guard.lost:
+            return 0
+        slab, begin, before = self._sealed[0], self._clean_position, self._position
+        self._clean_position, self._position = clean(
+            self._guard,
+            self._file.slabs[slab.place],
+            begin,
+            slab.end,
+            amount,
+            slab.place * self.slab_size,
+            rows,
+            locations,
+            topic,
+            target,
+            before,
+            head.place * self.slab_size,
+            head.epoch & 0xFFFFFFFF,
+        )
+        self.appended_bytes += self._position - before
+        return self._clean_position - begin
+
+    # ---- stable storage
+
+    def commit(self, then: Settled | None = None) -> None:
+        """Request a commit of everything appended so far; `then` is called after the attempt."""
+        head = self._head or (self._sealed[-1] if self._sealed else None)
+        point = self._point = CommitPoint(
+            self._point.number + 1,
+            head.epoch if head else 0,
+            (self._position if self._head else head.end) if head else 0,
+            self.tail_epoch,
+            self.sequence,
+            self._point.session,
+        )
+
+        def written() -> None:
+            self._file.check_in_place()
+            self._file.write_commit_point(point)
+
+        def done(synchronisation: int) -> None:
+            self._stable = point
+            self._release(synchronisation, point)
+            self._tell(None)
+            if then is not None:
+                then(None)
+
+        def failed(error: OSError) -> None:
+            if error is not self._failure:  # several commits share a synchronisation
+                self._failure = error
+                self._write_again()
+                self._tell(error)
+            if then is not None:
+                then(not_stable(self._file.path, error))
+
+        self._committer.submit(Job(self._file.descriptor, written, done, failed))
+
+    def _write_again(self) -> None:
+        """Make all writes since the last good commit part of the next synchronisation.
+
+        After a synchronisation that failed, the kernel regards the pages that it could not write as
+        written. It writes only pages that are touched again.
+        """
+        if self._guard.lost:
+            return  # the file has other content now, not this log's
+        self._file.touch_first_page()
+        slabs = list(self._sealed)
+        if self._head is not None:
+            slabs.append(self._head._replace(end=self._position))
+        for slab in slabs:
+            if slab.epoch >= self._stable.epoch:
+                begin = self._stable.position if slab.epoch == self._stable.epoch else 0
+                self._file.touch(slab.place, begin, slab.end)
+
+    def _release(self, synchronisation: int, point: CommitPoint) -> None:
+        """Reuse slabs that no recovery reads any more.
+
+        A synchronisation makes stable the commit point noted after the one before it, so the tail
+        of an earlier commit point counts.
+        """
+        if synchronisation != self._synchronisation:
+            self._synchronisation = synchronisation
+            self._stable_tail = self._noted_tail
+        self._noted_tail = point.tail
+        still: list[tuple[int, int]] = []
+        for epoch, index in self._freed:
+            if epoch < self._stable_tail:
+                self._free.append(index)
+            else:
+                still.append((epoch, index))
+        self._freed = still
+
+    @property
+    def waiting_slabs(self) -> int:
+        """Slabs that become free once further commits have completed."""
+        return len(self._freed)
+
+    def shrink(self) -> int:
+        """Return free slabs at the end of the file to the file system.
+
+        Returns:
+            The number of slabs left in the file.
+        """
+        free = set(self._free)
+        count = len(self._file.slabs)
+        while count and count - 1 in free:
+            count -= 1
+        if count < len(self._file.slabs):
+            self._file.shrink(count)
+            self._free = [index for index in self._free if index < count]
+        return count
+
+    def close(self) -> None:
+        """Commit, wait for the commit, and close the file."""
+        self.commit()
+        self._committer.settle()
+        try:
+            self._file.synchronise()
+        except OSError as error:
+            self._tell(error)
+        self._file.close()
+
+
+def not_stable(path: Path, error: OSError) -> StoreError:
+    """Return the error for writes that may be lost if the machine fails."""
+    return StoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
+
+
+def _octets(text: str) -> bytes:
+    return to_octets(text) if text else b""

@@ -1,0 +1,321 @@
+"""The interface of a record store: rows of records, found by identity, that can be made durable.
+
+A store numbers its records: a *row* is a small integer that stays with a record from its first
+version to its deletion, and is then given to another. Columns and snapshots are arrays over rows.
+
+An *identity* is the text that identifies a record: the SOW key, or the topic and the key in a topic
+with a Pattern (see `identity_of`).
+
+All calls come from the engine's thread. Two implementations pass the same suite of tests:
+`MemoryStore` and `FileStore`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from server.message_types.bulk import JoinedBodies
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import Record
+
+
+class StoreError(Exception):
+    """A change cannot be stored, or a record cannot be read. The text is for the client.
+
+    The store is as it was before.
+    """
+
+
+class RecordTooLarge(StoreError):
+    """A record is larger than the store accepts."""
+
+
+Settled: TypeAlias = Callable[[StoreError | None], None]
+"""Called once, when the changes are on stable storage, or with the reason why they may not be."""
+
+
+class Superseded(NamedTuple):
+    """A past state of a record, kept for historical queries.
+
+    Attributes:
+        identity: the identity of the record.
+        record: the state; its body is empty if `deleted`.
+        deleted: the record was deleted at `record.timestamp`.
+    """
+
+    identity: str
+    record: Record
+    deleted: bool
+
+
+class PutRun(NamedTuple):
+    """The outcome of putting a run.
+
+    Attributes:
+        end: the place of the first record that has not been put; the run's length if all have.
+        rows: the rows of the records that have been put.
+        added: the rows among these that belong to new records.
+        problem: why the record at `end` cannot be put; None if it has not been tried.
+    """
+
+    end: int
+    rows: Sequence[int]
+    added: Sequence[int]
+    problem: StoreError | None = None
+
+
+class Earlier(NamedTuple):
+    """The earlier states of records that have changed since; see `RecordStore.earlier`.
+
+    Attributes:
+        states: by identity, the earlier states; None for a record that did not exist.
+        unknown: the identities of records with an earlier state that the store no longer has.
+    """
+
+    states: dict[str, Record | None]
+    unknown: set[str]
+
+
+class Statistics(NamedTuple):
+    """The size of a store; zeros where a figure does not apply to the store.
+
+    Attributes:
+        records: current records and past states.
+        stored_bytes: bytes of the records, with their headers.
+        allocated_bytes: bytes that the store occupies.
+        slab_size: bytes of one slab.
+        slabs: slabs allocated.
+        path: the file.
+        maps: memory maps of it.
+    """
+
+    records: int
+    stored_bytes: int
+    allocated_bytes: int
+    slab_size: int = 0
+    slabs: int = 0
+    path: str = ""
+    maps: int = 0
+
+
+class StoredChains(NamedTuple):
+    """The part of a topic's file of chained ids that is on stable storage; zeros if unknown.
+
+    Attributes:
+        until: the sequence up to which the ids of all messages are stored.
+        size: the size of the file at that time, in bytes.
+    """
+
+    until: int = 0
+    size: int = 0
+
+
+ALWAYS: Final = (1 << 64) - 1
+"""A sequence that no change has."""
+
+
+class RecordStore(Protocol):
+    """Holds the records of a topic."""
+
+    @property
+    def rows(self) -> int:
+        """One more than the highest row in use so far."""
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence of any change that the store has seen, deletions included."""
+
+    @property
+    def key_mark(self) -> int:
+        """A digest of the way in which all of its records got their SOW keys; 0 if unknown."""
+
+    def note_keys(self, mark: int) -> None:
+        """Store that digest for as long as the records are kept.
+
+        Args:
+            mark: the digest; 0 if there is no single way.
+        """
+
+    @property
+    def rekeyed_at(self) -> int:
+        """The last sequence before records got other SOW keys; 0 if they never did.
+
+        Deletions up to it name keys that other records may have now.
+        """
+
+    def note_rekeying(self, sequence: int) -> None:
+        """Store that sequence for as long as the records are kept. See `rekeyed_at`."""
+
+    @property
+    def beside_log_until(self) -> int:
+        """The highest sequence of the changes noted to be in no transaction log.
+
+        0 if there are none, `ALWAYS` if all following changes are such.
+        """
+
+    def note_beside_log(self, until: int) -> None:
+        """Store that sequence for as long as the records are kept. See `beside_log_until`."""
+
+    @property
+    def stored_chains(self) -> StoredChains:
+        """The part of the file of chained ids that is noted to be on stable storage."""
+
+    def note_chains(self, stored: StoredChains) -> None:
+        """Store that note for as long as the records are kept. See `stored_chains`."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """The size of the store."""
+
+    def resident_share(self) -> float:
+        """Return the share of the content that is in memory, 0 to 1; for files, from samples."""
+
+    def __len__(self) -> int:
+        """Return the number of records, without past states."""
+
+    def row(self, identity: str) -> int | None:
+        """Return the row of a record; None if there is none."""
+
+    def record(self, row: int) -> Record:
+        """Read a row that is in use.
+
+        Raises:
+            StoreError: it is lost.
+        """
+
+    def bodies(self, rows: Sequence[int]) -> list[bytes]:
+        """Read the bodies of rows that are in use.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
+
+    def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
+        """Read the bodies of rows that are in use, joined; an empty one for each negative number.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
+
+    def records(self, rows: Sequence[int]) -> list[Record]:
+        """Read rows that are in use.
+
+        Raises:
+            StoreError: one of them is lost.
+        """
+
+    def identities(self) -> Iterator[tuple[str, int]]:
+        """Iterate over identity and row of every record; the store must not change meanwhile."""
+
+    def make_room(self, records: Iterable[Record], *, to_delete: bool = False) -> None:
+        """Make sure that the store has space to put, delete or keep these next, in sequence.
+
+        Args:
+            records: the records to be written.
+            to_delete: they serve deletions, which may use the space reserved for deletions.
+
+        Raises:
+            StoreError: there is no space, or a record is too large. Nothing has changed.
+        """
+
+    def make_room_for_run(
+        self, topic: str, bodies: Sequence[bytes], correlation_ids: Sequence[str] = ()
+    ) -> None:
+        """Make sure that the store has space to put the records of a run next. See `make_room`.
+
+        Args:
+            topic: the topic of the records.
+            bodies: the bodies of the records.
+            correlation_ids: the correlation ids of the records; empty if there are none.
+
+        Raises:
+            StoreError: as for `make_room`.
+        """
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return a context in which only puts and deletions write, into the space made for them."""
+
+    def put(self, identity: str, record: Record) -> int:
+        """Insert or replace a record.
+
+        Returns:
+            Its row.
+
+        Raises:
+            StoreError: there is no space, or the record is larger than the store accepts.
+        """
+
+    def put_run(self, run: RecordRun, start: int) -> PutRun:
+        """Insert or replace the records of a run; the first that cannot be put ends it.
+
+        Args:
+            run: the records, for a store that does not hold many logical topics.
+            start: the place of the first of them.
+        """
+
+    def delete(self, identity: str, sequence: int) -> int:
+        """Remove a record that exists.
+
+        Returns:
+            The row that it had.
+
+        Raises:
+            StoreError: there is no space to record the deletion.
+        """
+
+    def keep(self, past: Superseded) -> int:
+        """Store a past state in a row of its own, which no identity maps to.
+
+        Raises:
+            StoreError: as for `put`.
+        """
+
+    def drop(self, row: int) -> None:
+        """Remove a past state.
+
+        Raises:
+            StoreError: there is no space to record the removal.
+        """
+
+    def past(self) -> Iterator[tuple[int, Superseded]]:
+        """Iterate over the past states, each with its row."""
+
+    def earlier(self, sequence: int) -> Earlier:
+        """Return the states, at a sequence, of records that entries of the log changed since.
+
+        Call it before any change is made after the store was opened.
+
+        Raises:
+            StoreError: the states cannot be read.
+        """
+
+    def commit(self, then: Settled | None = None) -> None:
+        """Request that all changes so far are put on stable storage; does not wait.
+
+        Changes that could not be put there are part of the next commit.
+
+        Args:
+            then: called on the engine's thread after the attempt.
+        """
+
+    def compact(self) -> Iterator[None]:
+        """Free unused space, in slices between which records may change.
+
+        Raises:
+            StoreError: there is no space to work in.
+        """
+
+    def close(self) -> None:
+        """Commit, wait for the commit, and release all resources."""
+
+
+def identity_of(record: Record, *, pattern: bool) -> str:
+    """Return the text that identifies a record within its store.
+
+    Args:
+        record: the record.
+        pattern: whether the store holds many logical topics.
+    """
+    return f"{record.topic}\0{record.key}" if pattern else record.key

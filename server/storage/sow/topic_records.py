@@ -1,0 +1,477 @@
+"""A SOW topic as the engine uses it: drafting, applying and deleting its records.
+
+A publish goes through these steps (AMPS User Guide, SOW Update and Enrichment Processing):
+
+    preprocessing -> SOW key -> enrichment -> delta merge      `draft`: nothing has changed yet
+    the engine writes the result to the journal
+    -> the record store and all indexes                        `apply`
+
+The result is stored, journaled and sent on, not the message as received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from config_schema.regex import matches
+from config_schema.spec.sow import TopicSpec
+from server.expressions import Kind, parse_field, parse_identifier
+from server.expressions.functions.registry import Functions
+from server.expressions.message_context import MessageContext
+from server.message_types.base import BodyError, MessageType
+from server.message_types.paths import Path
+from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.keys.key_source import (
+    EVENTS,
+    EventKeys,
+    FieldKeys,
+    KeySource,
+    LearnsKeys,
+    PublisherKeys,
+    key_hash,
+    nested_in_event,
+)
+from server.storage.sow.query.query import Query, QuerySpec
+from server.storage.sow.record_table import RecordTable, TableOptions
+from server.storage.sow.records import NANOSECONDS, Change, Record
+from server.storage.sow.store import RecordStore
+
+_KEPT_SOURCES: Final = 1024
+"""Maximum number of key domains of logical topics with a cached key source."""
+
+
+def _path(text: str) -> Path:
+    return parse_identifier(text, Kind.PATH).path
+
+
+def table_options(spec: TopicSpec, functions: Functions) -> TableOptions:
+    """Return how a topic's records are indexed, and their lifetimes."""
+    keys = tuple(_path(text) for text in spec.keys)
+    enriched = {
+        parse_field(text, Kind.ENRICHMENT, functions).destination for text in spec.enrichment
+    }
+    findable = not (
+        spec.name.startswith(EVENTS)
+        or any(_overlap(key, field) for key in keys for field in enriched)
+    )
+    return TableOptions(
+        hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
+        memo_fields=tuple(_path(text) for text in spec.indexes),
+        key_fields=keys if findable and spec.key_generator is None else (),
+        key_domain=spec.key_domain,
+        pattern=spec.pattern is not None,
+        expiration=spec.expiration_enabled,
+        window=spec.history.window if spec.history else None,
+        granularity=spec.history.granularity if spec.history else 0,
+        functions=functions,
+    )
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+class SowTopic:
+    """One `<Topic>` of the configuration.
+
+    Args:
+        spec: its description.
+        message_type: its message type.
+        store: its records.
+        functions: implementations of the functions that its fields call.
+        generator: its key generator, if it has one.
+
+    Attributes:
+        table: its records and indexes.
+        key_fields: the fields that its SOW keys are made from; empty if they are made otherwise.
+    """
+
+    def __init__(
+        self,
+        spec: TopicSpec,
+        message_type: MessageType,
+        store: RecordStore,
+        functions: Functions,
+        generator: KeySource | None = None,
+    ) -> None:
+        self.spec: Final = spec
+        self.table: Final = RecordTable(store, message_type, table_options(spec, functions))
+        fields = [_path(text) for text in spec.keys]
+        self._has_events: Final = spec.name.startswith(EVENTS)
+        if self._has_events:
+            fields += nested_in_event(spec.name, fields)
+        self.key_fields: Final = tuple(fields)
+        self._type: Final = message_type
+        self._preprocessing: Final = _stage(
+            spec.preprocessing, Kind.PREPROCESSING, message_type, functions
+        )
+        self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
+        self._generator: Final = generator
+        self._learner: LearnsKeys | None = None
+        if isinstance(generator, LearnsKeys):
+            self._learner = generator
+        self._key_sources: dict[str, KeySource] = {}
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.spec.name
+
+    @property
+    def type_name(self) -> str:
+        """The name of its message type."""
+        return self.spec.message_type
+
+    @property
+    def is_container(self) -> bool:
+        """True if it holds the records of many logical topics."""
+        return self.spec.pattern is not None
+
+    def keeps(self, name: str) -> bool:
+        """Return whether it holds the records of a topic."""
+        pattern = self.spec.pattern
+        return name == self.spec.name if pattern is None else matches(pattern, name)
+
+    @property
+    def asks_for_context(self) -> bool:
+        """True if drafting uses the context that functions can read, such as the publisher."""
+        return self._preprocessing is not None or self._enrichment is not None
+
+    @property
+    def keeps_messages_plainly(self) -> bool:
+        """True if a publish is stored as its own body under a number, regardless of earlier ones.
+
+        See `record_run.py`.
+        """
+        spec = self.spec
+        return (
+            self._generator is None
+            and bool(spec.keys)
+            and not self._has_events
+            and not self.asks_for_context
+            and spec.history is None
+        )
+
+    @property
+    def takes_runs(self) -> bool:
+        """True if it accepts runs of records; see `RecordTable.put_run`."""
+        return not self.is_container and self.spec.history is None
+
+    @property
+    def ages(self) -> bool:
+        """True if time changes its records, so that `next_expiry` is worth calling."""
+        return self.spec.expiration_enabled or self.spec.history is not None
+
+    # ---- publishing
+
+    def draft(
+        self,
+        body: bytes,
+        now: int,
+        sequence: int = 0,
+        *,
+        bookmark: str = "",
+        topic: str | None = None,
+        key: str | None = None,
+        delta: bool = False,
+        expiration: int | None = None,
+        correlation_id: str = "",
+        context: MessageContext | None = None,
+    ) -> Record:
+        """Return the record of a publish. This changes nothing, except that a chain learns new ids.
+
+        Args:
+            body: the message.
+            now: the time in nanoseconds since 1970.
+            sequence: the publish's place in the instance's order of changes, if already known.
+            bookmark: its bookmark, if already known.
+            topic: the topic published to, for a topic with a Pattern.
+            key: the SOW key that the publisher provided.
+            delta: the message holds only the fields that change.
+            expiration: seconds that the message lives, 0 for ever; None for the topic's default.
+            correlation_id: the publisher's correlation id; a delta without one keeps the record's.
+            context: the context that functions can read; SOW key and topic are filled in.
+
+        Returns:
+            The record to be stored.
+
+        Raises:
+            BodyError: the message has to be rewritten, but cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+            StoreError: the key cannot be stored, or the earlier record cannot be read.
+        """
+        topic = topic or self.spec.name
+        if self._preprocessing is not None or self._enrichment is not None:
+            context = context or MessageContext()
+            context.topic_name = topic
+            if self._preprocessing is not None:
+                body = self._preprocessing.apply(body, None, context)
+        key = self.key_source(topic).key(body, key)
+        if self._enrichment is not None or delta:
+            previous = self.table.get(self.table.identity(key, topic))
+            body = self._rewritten(body, key, previous, context or MessageContext(), delta=delta)
+            if delta and previous is not None:
+                correlation_id = correlation_id or previous.correlation_id
+        expires = self.expires(expiration, now)
+        return Record(key, body, topic, now, expires, sequence, correlation_id, bookmark)
+
+    def _rewritten(
+        self,
+        body: bytes,
+        key: str,
+        previous: Record | None,
+        context: MessageContext,
+        *,
+        delta: bool,
+    ) -> bytes:
+        """Return a message enriched, and merged with the record that it updates."""
+        if self._enrichment is not None:
+            context.sow_key, context.sow_key_hash = key, key_hash(key)
+            body = self._enrichment.apply(body, previous.body if previous else None, context)
+        if delta and previous is not None and self._type.capabilities.delta:
+            return self._merged(previous.body, body)
+        return body
+
+    def _merged(self, stored: bytes, delta: bytes) -> bytes:
+        """Merge a delta into the record that it updates.
+
+        Raises:
+            BodyError: one of them cannot be parsed; the text names it.
+        """
+        try:
+            return self._type.merge(stored, delta)
+        except BodyError:
+            self._type.merge(delta, delta)  # raises the error of a delta that cannot be parsed
+            raise BodyError(
+                "the record that is stored with this key cannot be parsed, so that no delta can be"
+                " merged into it: publish it whole"
+            ) from None
+
+    def key_numbers(self, bodies: Sequence[bytes], topic: str) -> Sequence[int]:
+        """Return the SOW keys of messages that it stores as they are, as numbers.
+
+        Args:
+            bodies: the messages, at least one.
+            topic: the topic published to.
+        """
+        source = self.key_source(topic)
+        assert isinstance(source, FieldKeys)  # noqa: S101 - implied by `keeps_messages_plainly`
+        return source.numbers(bodies)
+
+    def expires(self, expiration: int | None, now: int) -> int:
+        """Return when a message expires, in nanoseconds since 1970; 0 for never.
+
+        Args:
+            expiration: seconds that it lives, 0 for ever; None for the topic's default.
+            now: the time in nanoseconds since 1970.
+        """
+        if expiration is not None:
+            return now + expiration * NANOSECONDS if expiration else 0
+        if self.spec.expiration_enabled and self.spec.expiration:
+            return now + self.spec.expiration
+        return 0
+
+    def apply(self, record: Record) -> Change:
+        """Store a record: drafted, journaled, or received over replication, unchanged.
+
+        Args:
+            record: the record with its sequence and bookmark.
+
+        Raises:
+            StoreError: it cannot be stored; nothing has changed.
+        """
+        return self.table.put(record)
+
+    @property
+    def learns_keys(self) -> bool:
+        """True if `learn` does anything."""
+        return self._learner is not None
+
+    def learn(self, body: bytes, key: str) -> None:
+        """Learn the SOW key that a message got at another instance.
+
+        Raises:
+            StoreError: the key cannot be stored.
+        """
+        if self._learner is not None:
+            self._learner.learn(body, key)
+
+    def publish(
+        self,
+        body: bytes,
+        now: int,
+        sequence: int,
+        *,
+        bookmark: str = "",
+        topic: str | None = None,
+        key: str | None = None,
+        delta: bool = False,
+        expiration: int | None = None,
+        correlation_id: str = "",
+        context: MessageContext | None = None,
+    ) -> Change:
+        """Draft and apply at once, for a topic that is not journaled. See `draft`.
+
+        Raises:
+            BodyError: the message has to be rewritten, but cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+            StoreError: it cannot be stored; nothing has changed.
+        """
+        record = self.draft(
+            body,
+            now,
+            sequence,
+            bookmark=bookmark,
+            topic=topic,
+            key=key,
+            delta=delta,
+            expiration=expiration,
+            correlation_id=correlation_id,
+            context=context,
+        )
+        return self.apply(record)
+
+    def key_source(self, topic: str) -> KeySource:
+        """Return a topic's key source; the default key domain is the logical topic."""
+        domain = topic if self.spec.key_domain == self.spec.name else self.spec.key_domain
+        source = self._key_sources.get(domain)
+        if source is None:
+            if self._generator is not None:
+                source = self._generator
+            elif self.spec.keys:
+                fields = [_path(text) for text in self.spec.keys]
+                if self._has_events:
+                    source = EventKeys(domain, self._type, fields, self.spec.name)
+                else:
+                    source = FieldKeys(domain, self._type, fields)
+            else:
+                source = PublisherKeys()
+            if domain == self.spec.name or len(self._key_sources) < _KEPT_SOURCES:
+                self._key_sources[domain] = source
+        return source
+
+    # ---- deleting
+
+    def find_keys(
+        self, keys: Sequence[str], topics: Callable[[str], bool] | None = None
+    ) -> list[Record]:
+        """Return the records of some SOW keys.
+
+        Args:
+            keys: the keys.
+            topics: tests whether a logical topic counts, for a topic with a Pattern; None for all.
+        """
+        found = map(self.table.get, self.table.identities(keys, topics))
+        return [record for record in found if record is not None]
+
+    def find_body(self, body: bytes, topic: str | None = None) -> list[Record]:
+        """Return the record that a publish of `body` would update, if there is one.
+
+        Raises:
+            BodyError: the message has to be preprocessed, but cannot be parsed.
+            KeyRefusedError: the message has no SOW key.
+            StoreError: the key cannot be stored, or the record cannot be read.
+        """
+        topic = topic or self.spec.name
+        if self._preprocessing is not None:
+            body = self._preprocessing.apply(body, None, MessageContext())
+        key = self.key_source(topic).key(body, None)
+        record = self.table.get(self.table.identity(key, topic))
+        return [] if record is None else [record]
+
+    def remove(self, record: Record, sequence: int, now: int) -> Change | None:
+        """Delete a record.
+
+        Args:
+            record: the record.
+            sequence: the deletion's place in the instance's order of changes.
+            now: the time in nanoseconds since 1970.
+
+        Returns:
+            The change; None if the record does not exist any more.
+
+        Raises:
+            StoreError: the deletion cannot be stored; nothing has changed.
+        """
+        return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
+
+    def in_states(self, states: Iterable[tuple[str, int]], topic: str) -> list[Record]:
+        """Return the records that have not changed since they were found.
+
+        Args:
+            states: their SOW keys, each with the sequence of the state that was found.
+            topic: the topic that they were published to.
+
+        Raises:
+            StoreError: one of them cannot be read.
+        """
+        records = []
+        for key, sequence in states:
+            record = self.table.get(self.table.identity(key, topic))
+            if record is not None and record.sequence == sequence:
+                records.append(record)
+        return records
+
+    # ---- time
+
+    def next_expiry(self) -> int | None:
+        """Return the next time for `expire`, in nanoseconds since 1970; None for never."""
+        return self.table.next_expiry()
+
+    def clock_was_set(self, step: int) -> None:
+        """Shift expiry times and past states by a step of the wall clock, in nanoseconds."""
+        self.table.clock_was_set(step)
+
+    def settle_clock(self, now: int, steps: Sequence[tuple[int, int]]) -> None:
+        """Correct the times of records that were stored before the start. See `RecordTable`."""
+        self.table.settle_clock(now, self.spec.expiration or 0, steps)
+
+    def expire(self, now: int, sequence: int) -> Change | None:
+        """Remove one expired record. Also called at the start, for records that expired meanwhile.
+
+        Args:
+            now: the time in nanoseconds since 1970.
+            sequence: the removal's place in the instance's order of changes.
+
+        Returns:
+            The change; None if no record is due: then some past states that are too old have been
+            dropped.
+
+        Raises:
+            StoreError: the removal cannot be stored; nothing has changed.
+        """
+        record = self.table.due(now)
+        if record is None:
+            self.table.trim(now)
+            return None
+        return self.remove(record, sequence, now)
+
+    # ---- reading and maintenance
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """Begin a query of the state at this moment.
+
+        Args:
+            spec: the query's parameters.
+            now: the time in nanoseconds since 1970.
+        """
+        return Query(self.table, spec, now)
+
+    def compact(self) -> Iterator[None]:
+        """Free unused space, in slices between which the topic can be used.
+
+        Raises:
+            StoreError: there is no space to work in.
+        """
+        return self.table.store.compact()
+
+
+def _stage(
+    fields: Sequence[str], kind: Kind, message_type: MessageType, functions: Functions
+) -> FieldStage | None:
+    if not fields:
+        return None
+    parsed = [parse_field(text, kind, functions) for text in fields]
+    return FieldStage(parsed, message_type, functions)

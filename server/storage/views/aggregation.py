@@ -1,0 +1,137 @@
+"""Applies changes of records to groups, and builds the message of a group.
+
+This is the common part of a view and a client's own aggregation. A view stores records of its
+groups for all clients (server/topics/view_topic.py); those of a client are its own
+(server/storage/views/group_records.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from server.expressions.message_context import NO_CONTEXT, MessageContext
+from server.message_types.base import BodyError
+from server.storage.sow.record_context import context_of
+from server.storage.views.groups import Group, Grouping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from server.message_types.base import MessageType
+    from server.storage.sow.records import Change, Record
+    from server.storage.views.projection import GroupKey, Projection
+    from server.storage.views.sources import RowSource
+
+
+def check_fields(message_type: MessageType, projection: Projection) -> None:
+    """Check that messages of a type can have the fields of a projection.
+
+    Raises:
+        BodyError: the type has no fields of such names, or, if it is a custom type, it fails in
+            another way.
+    """
+    try:
+        message_type.build([(path, None) for path in projection.destinations])
+    except BodyError:
+        raise
+    except Exception as error:  # a custom type's library may raise anything: report it by name
+        raise BodyError(
+            f"message type {message_type.name} fails to make a message with these fields:"
+            f" {type(error).__name__}: {error}"
+        ) from error
+
+
+class Origin(Protocol):
+    """The origin of a change of a record."""
+
+    @property
+    def received(self) -> float:
+        """The time at which the server received it, in seconds since 1970."""
+
+    def describe_publisher(self, context: MessageContext) -> None:
+        """Set the publisher's data in a context for expressions."""
+
+
+class Aggregation:
+    """Groups of the rows that are made from records.
+
+    Args:
+        projection: the projection.
+        rows: the source of the rows.
+        message_type: the type of the messages that are built.
+        key_domain: the key domain for the SOW keys of groups.
+        is_joined: rows are made from records of several topics.
+        in_order: changes arrive in the order in which they were made; if not, the record that was
+            updated last counts as the most recent one.
+
+    Raises:
+        BodyError: the message type has no fields of such names.
+    """
+
+    def __init__(
+        self,
+        projection: Projection,
+        rows: RowSource,
+        message_type: MessageType,
+        key_domain: str,
+        *,
+        is_joined: bool = False,
+        in_order: bool = True,
+    ) -> None:
+        check_fields(message_type, projection)
+        self._projection: Final = projection
+        self._rows: Final = rows
+        self._type: Final = message_type
+        self._grouping: Final = Grouping(projection, key_domain)
+        self._in_order: Final = in_order
+        self._arguments_ask: Final = projection.arguments_ask and not is_joined
+
+    def change(self, place: int, change: Change, origin: Origin | None) -> Iterator[Group]:
+        """Apply a change of a record, and yield the groups affected, possibly more than once.
+
+        Args:
+            place: the place of the record's topic among the underlying topics.
+            change: the change of the record.
+            origin: the origin of the change, None if it is not known any more.
+        """
+        state = change.record or change.previous
+        if state is None:  # the record was added and removed while the work was deferred
+            return
+        before_context = after_context = NO_CONTEXT
+        context: MessageContext | None = None
+        if self._arguments_ask:
+            before_context = _context(change.previous)
+            after_context = _context(change.record)
+        if self._projection.fields_ask:
+            context = context_of(state)
+            if origin is not None:
+                origin.describe_publisher(context)
+        grouping = self._grouping
+        sequence = 0 if self._in_order else state.sequence
+        for before, after in self._rows.changes(place, change):
+            if before is None:
+                if after is not None:
+                    yield grouping.enter(after, after_context, context, sequence)
+            elif after is None:
+                yield grouping.leave(before, before_context)
+            else:
+                yield from grouping.replace(
+                    before, after, before_context, after_context, context, sequence
+                )
+
+    @property
+    def contents(self) -> dict[GroupKey, Group]:
+        """See `Grouping.contents`."""
+        return self._grouping.contents
+
+    def settle(self, group: Group) -> bool:
+        """See `Grouping.settle`."""
+        return self._grouping.settle(group)
+
+    def body(self, group: Group) -> bytes:
+        """Build the message of a group."""
+        return self._type.build(self._grouping.fields(group))
+
+
+def _context(record: Record | None) -> MessageContext:
+    return NO_CONTEXT if record is None else context_of(record)

@@ -1,0 +1,173 @@
+"""Groups of rows, updated incrementally as rows are added, changed and removed.
+
+The cost of a change depends on the projection, not on the number of rows of a group: old values are
+removed from the group's accumulators, and new ones are added.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from server.expressions.message_context import NO_CONTEXT, MessageContext
+from server.storage.sow.keys.key_source import KeyHash
+
+if TYPE_CHECKING:
+    from server.message_types.base import Field
+    from server.storage.views.aggregates import Accumulator
+    from server.storage.views.projection import GroupKey, Projection, Row
+
+
+class Group:
+    """The rows of one group.
+
+    Attributes:
+        key: the texts of the values that it is grouped by.
+        rows: the number of its rows.
+        last: the most recent row; it stays when that row is removed.
+        context: the context of the most recent message, for functions.
+        accumulators: one for each of `Projection.kept`.
+        sequence: the sequence of `last` among all rows.
+        sow_key: the SOW key of its record.
+    """
+
+    __slots__ = ("accumulators", "context", "key", "last", "rows", "sequence", "sow_key")
+
+    def __init__(
+        self, key: GroupKey, sow_key: str, accumulators: list[Accumulator], last: Row
+    ) -> None:
+        self.key = key
+        self.rows = 0
+        self.last = last
+        self.sequence = 0
+        self.context: MessageContext = NO_CONTEXT
+        self.accumulators = accumulators
+        self.sow_key = sow_key
+
+    def show(self, row: Row, context: MessageContext, sequence: int) -> None:
+        """Set the most recent row, unless a row with a later sequence is already set."""
+        if sequence >= self.sequence:
+            self.last = row
+            self.sequence = sequence
+            self.context = context
+
+
+class Grouping:
+    """All groups of a view or of an aggregated subscription.
+
+    Args:
+        projection: the projection.
+        key_domain: the key domain for the SOW keys of groups.
+    """
+
+    def __init__(self, projection: Projection, key_domain: str) -> None:
+        self._projection: Final = projection
+        self._key_hash: Final = KeyHash(key_domain)
+        self._groups: dict[GroupKey, Group] = {}
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self._groups)
+
+    @property
+    def contents(self) -> dict[GroupKey, Group]:
+        """The groups by key; the caller may empty it if they are no longer needed."""
+        return self._groups
+
+    def adopt(self, group: Group) -> None:
+        """Add a group that was stored elsewhere."""
+        self._groups[group.key] = group
+
+    def enter(
+        self,
+        row: Row,
+        context: MessageContext = NO_CONTEXT,
+        origin: MessageContext | None = None,
+        sequence: int = 0,
+    ) -> Group:
+        """Add a row.
+
+        Args:
+            row: the row.
+            context: the context of the message for aggregated expressions; it has to be the same
+                when the row is removed.
+            origin: its context for other expressions, if that has more data.
+            sequence: its sequence among all rows, if they do not arrive in order.
+
+        Returns:
+            The group of the row.
+        """
+        group = self._group(row)
+        group.rows += 1
+        group.show(row, context if origin is None else origin, sequence)
+        values = self._projection.arguments(row, context)
+        for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
+            accumulator.add(values[kept.argument])
+        return group
+
+    def leave(self, row: Row, context: MessageContext = NO_CONTEXT) -> Group:
+        """Remove a row that was added.
+
+        Returns:
+            The group of the row. It exists until `settle`, for other rows may be added to it.
+        """
+        group = self._groups[self._projection.group_of(row)]
+        group.rows -= 1
+        values = self._projection.arguments(row, context)
+        for kept, accumulator in zip(self._projection.kept, group.accumulators, strict=True):
+            accumulator.remove(values[kept.argument])
+        return group
+
+    def replace(
+        self,
+        before: Row,
+        after: Row,
+        before_context: MessageContext = NO_CONTEXT,
+        after_context: MessageContext = NO_CONTEXT,
+        origin: MessageContext | None = None,
+        sequence: int = 0,
+    ) -> tuple[Group, ...]:
+        """Replace a row; see `enter` and `leave`.
+
+        Returns:
+            The changed groups: that of the old row, then that of the new one if it differs.
+        """
+        projection = self._projection
+        key = projection.group_of(after)
+        if key != projection.group_of(before):
+            left = self.leave(before, before_context)
+            return left, self.enter(after, after_context, origin, sequence)
+        group = self._groups[key]
+        group.show(after, after_context if origin is None else origin, sequence)
+        old = projection.arguments(before, before_context)
+        new = projection.arguments(after, after_context)
+        accumulators = group.accumulators
+        for place, (_, argument) in enumerate(projection.kept):
+            one, other = old[argument], new[argument]
+            if one is not other and (type(one) is not type(other) or one != other):
+                accumulators[place].remove(one)
+                accumulators[place].add(other)
+        return (group,)
+
+    def settle(self, group: Group) -> bool:
+        """Remove a group if it has no rows left.
+
+        Returns:
+            True if the group still exists.
+        """
+        if group.rows:
+            return True
+        self._groups.pop(group.key, None)
+        return False
+
+    def fields(self, group: Group) -> list[Field]:
+        """Return the projected fields of a group."""
+        return self._projection.values(group.last, group.accumulators, group.context)
+
+    def _group(self, row: Row) -> Group:
+        key = self._projection.group_of(row)
+        group = self._groups.get(key)
+        if group is None:
+            accumulators = [kept.make() for kept in self._projection.kept]
+            group = Group(key, self._key_hash.of_values(key), accumulators, row)
+            self._groups[key] = group
+        return group

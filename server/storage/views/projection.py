@@ -1,0 +1,176 @@
+"""A compiled projection: its inputs from every message, and its fields for a group of messages.
+
+    <Field>/sym</Field>                                   inputs       /sym /qty /px
+    <Field>SUM(/qty * /px) / SUM(/qty) AS /vwap</Field>   arguments    /qty * /px, /qty
+    <Grouping><Field>/sym</Field></Grouping>              kept         a Total of each
+
+A message becomes a *row*, its values for the inputs. A row determines its group, and the values of
+the arguments, which are added to accumulators. A group's fields are computed from its most recent
+row (as AMPS does for fields that are neither grouped nor aggregated) and from the results of the
+accumulators.
+
+Source: AMPS User Guide, Defining Projections; Constructing View Fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from server.expressions import semantics
+from server.expressions.backends.compile_message import compile_values
+from server.expressions.inference import with_inferred
+from server.expressions.tree import Aggregate, Expr, Identifier, aggregates, references
+from server.message_types.base import Value
+from server.message_types.paths import Path
+from server.storage.sow.record_context import asks_for_context
+from server.storage.views.aggregates import Accumulator, function_of
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.message_context import MessageContext
+    from server.expressions.tree import Field, Reference, Slot
+
+Row: TypeAlias = tuple[Value, ...]
+"""A message's values for the inputs of a projection."""
+GroupKey: TypeAlias = tuple[str | None, ...]
+"""The identity of a group: the texts of the values that messages are grouped by."""
+
+
+class Kept(NamedTuple):
+    """One accumulator of a group.
+
+    Attributes:
+        make: creates it.
+        argument: the place in `Projection.arguments` of its values.
+    """
+
+    make: Callable[[], Accumulator]
+    argument: int
+
+
+class _Answer(NamedTuple):
+    """The result of an aggregate: how to read it from the accumulator at a place."""
+
+    place: int
+    read: Callable[[Any], Value]
+
+
+class Projection:
+    """The fields of a view or of an aggregated subscription, compiled.
+
+    Args:
+        fields: the fields.
+        grouping: the fields that messages are grouped by.
+        functions: implementations of the functions that the fields call.
+        source_of: returns the place of the topic that a reference reads, among the joined topics; a
+            row has the values of each topic together, in this order.
+        is_untyped: returns True if the message type of a reference does not type its values.
+
+    Attributes:
+        fields: see above.
+        grouping: see above.
+        inputs: the references read from every message, in the order of a row.
+        arguments: computes the values of the distinct aggregated expressions for a row.
+        kept: the accumulators of every group.
+        arguments_ask: arguments read the message's context.
+        destinations: the paths of the fields in the result.
+        fields_ask: parts outside of aggregates read the message's context.
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        grouping: Sequence[Identifier],
+        functions: Functions,
+        source_of: Callable[[Reference], int] = lambda _: 0,
+        is_untyped: Callable[[Reference], bool] = lambda _: False,
+    ) -> None:
+        wanted = dict.fromkeys(identifier.reference for identifier in grouping)
+        for field in fields:
+            wanted.update(dict.fromkeys(references(field.source)))
+        self.inputs: Final[tuple[Reference, ...]] = tuple(sorted(wanted, key=source_of))
+        self.grouping: Final = tuple(grouping)
+        self.fields: Final = tuple(fields)
+        self._places: Final = tuple(
+            self.inputs.index(identifier.reference) for identifier in grouping
+        )
+        read = [with_inferred(field.source, is_untyped) for field in fields]
+        calls = dict.fromkeys(call for expr in read for call in aggregates(expr))
+        arguments = dict.fromkeys(call.arguments[0] for call in calls)
+        places = {argument: place for place, argument in enumerate(arguments)}
+        self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
+        self.arguments_ask: Final = any(asks_for_context(one, functions) for one in arguments)
+        self.fields_ask: Final = any(_asks_outside(one.source, functions) for one in fields)
+        kept: dict[Kept, int] = {}
+        self._answers: Final[list[_Answer]] = []
+        for call in calls:
+            function = function_of(call)
+            needed = Kept(function.accumulator, places[call.arguments[0]])
+            place = kept.setdefault(needed, len(kept))
+            self._answers.append(_Answer(place, function.answer))
+        self.kept: Final = tuple(kept)
+        layout: tuple[Slot, ...] = (*self.inputs, *calls)
+        self._values: Final = compile_values(read, functions, layout)
+        self.destinations: Final = [field.destination for field in fields]
+        self._optional: Final = frozenset(
+            place for place, field in enumerate(fields) if field.optional
+        )
+
+    def group_of(self, row: Row) -> GroupKey:
+        """Return the key of a row's group; values are compared as texts."""
+        places = self._places
+        if len(places) == 1:
+            value = row[places[0]]
+            return (value if value.__class__ is str and value else semantics.text(value),)
+        return tuple([semantics.text(row[place]) for place in places])
+
+    def shown_grouping(self, same: Callable[[Reference, Reference], bool]) -> list[Path | None]:
+        """Return the path of each grouping field in the result; None for one not projected.
+
+        Args:
+            same: returns True if two references read the same value.
+        """
+        copied = [
+            (field.source.reference, field.destination)
+            for field in self.fields
+            if isinstance(field.source, Identifier)
+        ]
+        return [
+            next((path for one, path in copied if same(one, identifier.reference)), None)
+            for identifier in self.grouping
+        ]
+
+    def values(
+        self, last: Row, accumulators: Sequence[Accumulator], context: MessageContext
+    ) -> list[tuple[Path, Value]]:
+        """Compute the fields of a group.
+
+        Args:
+            last: the most recent row.
+            accumulators: the group's accumulators, one for each of `kept`.
+            context: the context of the most recent message, for functions.
+        """
+        answers = [read(accumulators[place]) for place, read in self._answers]
+        fields = list(zip(self.destinations, self._values((*last, *answers), context), strict=True))
+        if self._optional:
+            fields = [
+                field
+                for place, field in enumerate(fields)
+                if field[1] is not None or place not in self._optional
+            ]
+        return fields
+
+
+def _asks_outside(expr: Expr, functions: Functions) -> bool:
+    """Return True if an expression reads the message's context outside of its aggregates."""
+    return any(asks_for_context(part, functions) for part in _outside(expr))
+
+
+def _outside(expr: Expr) -> Iterable[Expr]:
+    """Yield the largest parts of an expression that contain no aggregates."""
+    if not aggregates(expr):
+        yield expr
+    elif not isinstance(expr, Aggregate):
+        for child in expr.children():
+            yield from _outside(child)

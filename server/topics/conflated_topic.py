@@ -1,0 +1,208 @@
+"""Conflated topics: copies of topics with records, in which each record changes once per interval.
+
+The interval of a record begins with the first change that has not been copied, and ends with
+copying the record's state at that time. All intervals of a topic are equal, so that records fall
+due in the order in which they began to wait.
+
+Source: AMPS User Guide, Conflated Topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from config_schema.spec import ConflatedTopicSpec
+from server.expressions import Kind, parse, parse_field, parse_identifier
+from server.message_types.base import BodyError
+from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.query.query import Query, QuerySpec
+from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.record_context import context_of
+from server.storage.sow.record_table import RecordTable, TableOptions
+from server.storage.sow.records import Change, Record, to_nanoseconds
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_delivery import MATCH
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.paths import Path
+    from server.topics.record_source import Follower, Keeper
+    from server.topics.sow_registry import Announce, Stores
+    from server.util.clock import Clock
+
+_NANOSECONDS: Final = 1e9
+_NAME: Final = "%n"
+
+
+class _Pending(NamedTuple):
+    """A change that waits to be copied.
+
+    Attributes:
+        due: the time to copy it, in seconds since 1970 on the steady clock.
+        record: the record's present state, None if it is gone.
+        envelope: the origin of its last change.
+        reason: the reason why it is gone.
+    """
+
+    due: float
+    record: Record | None
+    envelope: Envelope
+    reason: str
+
+
+class ConflatedTopic:
+    """One `<ConflatedTopic>` of the configuration.
+
+    Args:
+        spec: its description.
+        source: the topic that it is a copy of.
+        functions: the functions that its filter and enrichment call.
+        stores: numbers its changes.
+        clock: the time, and timers.
+        announce: notifies subscribers of its changes.
+        flush: called after changes have been announced.
+
+    Attributes:
+        name: its name in the configuration.
+        type_name: the name of its message type.
+        is_container: whether it is a copy of many logical topics.
+        key_fields: the fields that its SOW keys are made from, which are those of the source.
+        table: its records.
+        changes: count of changes received from the source.
+        copies: count of changes that have been copied.
+        rounds: count of checks for due changes.
+        seconds: the total duration of these checks.
+    """
+
+    def __init__(
+        self,
+        spec: ConflatedTopicSpec,
+        source: Keeper,
+        functions: Functions,
+        stores: Stores,
+        clock: Clock,
+        announce: Announce,
+        flush: Callable[[], None],
+    ) -> None:
+        self.name: Final = spec.name
+        self.type_name: Final = spec.message_type
+        self.is_container: Final = source.is_container
+        self.key_fields: Final[Sequence[Path]] = source.key_fields
+        message_type = source.table.message_type
+        self.table: Final = RecordTable(
+            MemoryStore(), message_type, _table_options(spec, source, functions)
+        )
+        self._spec: Final = spec
+        self._source: Final = source
+        self._stores: Final = stores
+        self._clock: Final = clock
+        self._announce: Final = announce
+        self._flush: Final = flush
+        self._interval: Final = spec.interval / _NANOSECONDS
+        filter_ = None if spec.filter is None else parse(spec.filter, Kind.FILTER, functions)
+        self._test: Final = RecordTest(self.table, filter_)
+        fields = [parse_field(text, Kind.ENRICHMENT, functions) for text in spec.enrichment]
+        self._enrichment: Final = FieldStage(fields, message_type, functions) if fields else None
+        self._pending: dict[str, _Pending] = {}
+        self.changes = 0
+        self.copies = 0
+        self.rounds = 0
+        self.seconds = 0.0
+
+    @property
+    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
+        """See `DerivedKeeper.inputs`."""
+        return ((self._source, self),)
+
+    def keeps(self, name: str) -> bool:
+        """See `Keeper.keeps`."""
+        if not self.is_container:
+            return name == self.name
+        before, _, after = (self._spec.topic_format or _NAME).partition(_NAME)
+        inner = name[len(before) : len(name) - len(after)]
+        return name == before + inner + after and self._source.keeps(inner)
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """See `Keeper.query`."""
+        return Query(self.table, spec, now)
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """See `Follower.take`."""
+        self.changes += 1
+        identity = self.table.identity(change.key, self._copied_name(change.topic))
+        waiting = self._pending.get(identity)
+        due = self._clock.steady() + self._interval if waiting is None else waiting.due
+        if not self._pending:
+            self._clock.call_later(self._interval, self._copy_due)
+        self._pending[identity] = _Pending(due, change.record, envelope, reason)
+
+    def begin(self) -> None:
+        """See `DerivedKeeper.begin`."""
+        now = to_nanoseconds(self._clock.now())
+        for records in self._source.query(QuerySpec(), now):
+            for record in records:
+                self._copy(self.table.identity(record.key, self._copied_name(record.topic)), record)
+
+    def _copied_name(self, topic: str) -> str:
+        """Return the name under which the records of a topic are copied."""
+        if not self.is_container:
+            return self.name
+        return (self._spec.topic_format or _NAME).replace(_NAME, topic)
+
+    def _copy_due(self) -> None:
+        now = self._clock.steady()
+        self.rounds += 1
+        while self._pending:
+            identity, first = next(iter(self._pending.items()))
+            if first.due > now:
+                self._clock.call_later(first.due - now, self._copy_due)
+                break
+            del self._pending[identity]
+            change = self._copy(identity, first.record)
+            if change is not None:
+                self.copies += 1
+                reason, envelope = first.reason, first.envelope
+                if first.record is not None:  # a run of messages shares the envelope
+                    reason = MATCH
+                    envelope = envelope.held_since(envelope.received, first.record.bookmark)
+                self._announce(self.type_name, [change], envelope, reason)
+        self.seconds += self._clock.steady() - now
+        self._flush()
+
+    def _copy(self, identity: str, record: Record | None) -> Change | None:
+        """Update the copy of a record; return None if it is up to date already."""
+        sequence = self._stores.next_sequence()
+        if record is not None and self._test(record):
+            copied = record._replace(
+                body=self._enriched(record),
+                topic=self._copied_name(record.topic),
+                expires=0,
+                sequence=sequence,
+            )
+            return self.table.put(copied)
+        return self.table.remove(identity, sequence, to_nanoseconds(self._clock.now()))
+
+    def _enriched(self, record: Record) -> bytes:
+        if self._enrichment is None:
+            return record.body
+        try:
+            return self._enrichment.apply(record.body, None, context_of(record))
+        except BodyError:
+            return record.body
+
+
+def _table_options(spec: ConflatedTopicSpec, source: Keeper, functions: Functions) -> TableOptions:
+    """Return options with indexes on the fields of the source's key, and as configured."""
+    of_source = source.table.options
+    return TableOptions(
+        hash_indexes=tuple(
+            tuple(parse_identifier(text, Kind.PATH).path for text in index)
+            for index in spec.hash_indexes
+        ),
+        key_fields=() if spec.enrichment else of_source.key_fields,
+        key_domain=of_source.key_domain,
+        pattern=source.is_container,
+        functions=functions,
+    )

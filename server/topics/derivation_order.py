@@ -1,0 +1,88 @@
+"""Scheduling of topics that are derived from others, when changes occur there.
+
+A change of a topic is announced to its followers, which announce their own changes to theirs in
+turn. A topic with several sources may receive one change from each of them. So a follower does not
+act on receipt. It requests a turn here, and gets it in the order of the configuration, in which
+every topic comes after its sources. Thus each follower has received everything about a change
+before its turn comes, and one change of a record makes at most one change of any record that
+depends on it.
+
+All this completes before the source of the change continues. Failures in it are logged: they are
+not the fault of the publishing client, nor do they keep the other topics from following.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from server.storage.sow.records import Change
+    from server.topics.record_source import Follower
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.util.log_protocol import Log
+
+
+class Cascade:
+    """Schedules the topics that are derived from others.
+
+    Args:
+        log: receives failures.
+    """
+
+    __slots__ = ("_enrolled", "_log", "_waiting", "_works")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._enrolled = 0
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._works = False
+
+    def enrol(self) -> int:
+        """Assign a rank to the next topic of the configuration, and return it."""
+        self._enrolled += 1
+        return self._enrolled
+
+    def tell(
+        self, followers: Iterable[Follower], change: Change, envelope: Envelope, reason: str
+    ) -> None:
+        """Notify followers of a change, and process all its consequences.
+
+        Args:
+            followers: the followers to notify.
+            change: the change of a record. See `RecordAudience.announce`.
+            envelope: its origin.
+            reason: the reason why the record is gone, if it is.
+        """
+        for follower in followers:
+            try:
+                follower.take(change, envelope, reason)
+            except Exception as error:  # of any kind: the source of the change is not affected
+                self._report(change.topic, error)
+        if self._waiting and not self._works:
+            self._works = True
+            try:
+                while self._waiting:
+                    self._take_turn(change.topic, heappop(self._waiting)[1])
+            finally:
+                self._works = False
+
+    def _take_turn(self, origin: str, turn: Callable[[], None]) -> None:
+        try:
+            turn()
+        except Exception as error:  # of any kind: the source of the change is not affected
+            self._report(origin, error)
+
+    def _report(self, origin: str, error: Exception) -> None:
+        text = f"a topic made from others could not follow a change of topic {origin!r}"
+        self._log.emit("01-0004", text=text, error=repr(error))
+
+    def ask(self, rank: int, turn: Callable[[], None]) -> None:
+        """Request a turn.
+
+        Args:
+            rank: the rank of the topic, which does not ask again before its turn has come.
+            turn: called when it has come.
+        """
+        heappush(self._waiting, (rank, turn))

@@ -1,0 +1,427 @@
+"""Topics in the transaction log: the journal is authoritative.
+
+Append precedes apply, apply precedes deliver. A message is recorded in the form that subscribers
+get: after preprocessing, enrichment and merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from amperage.wire.header import json_text
+from server.replication.core.columns import picked
+from server.storage.journal import MESSAGES, JournalUnavailable, Kind
+from server.storage.journal.write.blocks import made_of, part_of
+from server.storage.sow.record_batch import RecordRun, moments_of
+from server.storage.sow.records import (
+    NANOSECONDS,
+    NANOSECONDS_IN_MICROSECOND,
+    Record,
+    to_nanoseconds,
+)
+from server.storage.sow.store import Settled, StoreError
+from server.topics.rejected_sequences import RefusedBeforeError
+from server.topics.replicated.multi_topic import NO_DRAFTS, Drafts
+from server.topics.replicated.records import Receiving
+from server.topics.sow_topic import REASONS, StoredTopic
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_delivery import MATCH
+from server.topics.subscriptions.rejection import Rejection
+from server.topics.topic import Topic
+from server.topics.topic_journal import TopicJournal, as_recorded
+from server.topics.transaction_log import DuplicateError
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.storage.journal import AppendedRun, Origin, OriginHandle, TopicHandle
+    from server.storage.sow.record_table import RecordTable
+    from server.storage.sow.records import Change
+    from server.storage.sow.topic_records import SowTopic
+    from server.topics.replicated.batch import Arrivals, Entries
+    from server.topics.replicated.multi_topic import Failure
+    from server.topics.sow_registry import Stores
+    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.subscription import Subscription
+
+
+_LEAST_RUN: Final = 8
+"""The fewest messages for which recording them together pays."""
+
+
+class JournaledTopic(Topic):
+    """A topic without records that is in the transaction log.
+
+    Args:
+        message_type: the type that it is scoped to.
+        name: its name.
+        functions: the functions that filters may call.
+        journal: records its messages.
+    """
+
+    __slots__ = ("_journal", "_one_by_one")
+
+    keeps_messages = True
+    is_journaled = True
+
+    def __init__(
+        self, message_type: MessageType, name: str, functions: Functions, journal: TopicJournal
+    ) -> None:
+        super().__init__(message_type, name, functions)
+        self._journal = journal
+        self._one_by_one: set[Subscription] = set()  # subscriptions that cannot take a run
+
+    def _attach(self, subscription: Subscription) -> None:
+        """See `Audience.attach`."""
+        super()._attach(subscription)
+        if self._needs_bookmarks(subscription):
+            self._one_by_one.add(subscription)
+
+    def _detach(self, subscription: Subscription) -> None:
+        """See `Audience.detach`."""
+        super()._detach(subscription)
+        self._one_by_one.discard(subscription)
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record messages and deliver them. See `Topic.publish`."""
+        if (
+            len(bodies) >= _LEAST_RUN
+            and not self._one_by_one
+            and not self._filters.asks_for_context
+            and self._journal.is_run(envelope)
+        ):
+            return self._publish_run(bodies, envelope)
+        return self._publish_one_by_one(bodies, envelope)
+
+    def _needs_bookmarks(self, subscription: Subscription) -> bool:
+        """Return whether a subscription needs each message of a run with its own bookmark."""
+        return (
+            subscription.presentation.bookmark
+            or subscription.sink is not None
+            or subscription.conflater is not None
+            or bool(subscription.subscriber.delivery_watchers(self.name))
+        )
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        rejections: list[Rejection] = []
+        entries = as_recorded(bodies, envelope, envelope.lifetimes or 0)
+        start = 0
+        while start < len(bodies):
+            run = self._journal.append_run(envelope, entries, start)
+            end = run.end
+            if self._subscriptions and envelope.correlation_ids:
+                for place in range(start, end):
+                    super().publish((bodies[place],), envelope.of_one(place))
+            elif self._subscriptions and end > start:
+                super().publish(bodies[start:end], envelope)
+            if run.problem is not None:
+                self._journal.refused(envelope, end)
+                rejections.append(_rejection(end, run.problem))
+                end += 1
+            start = end
+        return rejections
+
+    def _publish_one_by_one(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[Rejection]:
+        rejections: list[Rejection] = []
+        for position, body in enumerate(bodies):
+            own = envelope.of_one(position)
+            try:
+                self._journal.refuse_duplicate(own)
+                self._journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
+            except DuplicateError as error:
+                rejections.append(_rejection(position, error))
+            except (RefusedBeforeError, JournalUnavailable) as error:
+                self._journal.refused(envelope, position)
+                rejections.append(_rejection(position, error))
+            else:
+                super().publish((body,), own)
+        return rejections
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Notify queues of messages that were published at another instance, too."""
+        self._journal.published_twice(marks, publishers)
+
+    @property
+    def takes_marks(self) -> bool:
+        """See `Topic.takes_marks`; queues need messages with marks one by one."""
+        return not self._journal.has_feeds
+
+    @property
+    def is_heard(self) -> bool:
+        """True if messages published here have any recipient."""
+        return bool(self._subscriptions) or self._journal.has_feeds
+
+    @property
+    def table(self) -> None:
+        """None: there are no records."""
+        return
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """Return the handles that the journal needs for messages of other instances."""
+        return self._journal.handles(origin)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record some received entries of another instance unchanged, and deliver them."""
+        start = arrivals.position
+        run = self._journal.append_copies(arrivals, arrivals.content())
+        if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
+            self._deliver(arrivals, start, start + run.end, run.timestamp)
+
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:  # noqa: ARG002 - the same for all
+        """Return no drafts: messages of another instance need none here."""
+        return NO_DRAFTS
+
+    def apply(
+        self,
+        entries: Entries,
+        positions: Sequence[int],
+        drafts: Drafts,  # noqa: ARG002 - there are no records
+        appended: AppendedRun,
+    ) -> Sequence[Failure]:
+        """Deliver recorded, consecutive messages of another instance."""
+        start = positions[0]
+        if self._journal.has_feeds:
+            self._journal.feed(entries, start, appended, picked(entries.run.sow_keys, positions))
+        if self._subscriptions:
+            self._deliver(entries, start, start + len(positions), appended.timestamp)
+        return ()
+
+    def applied(self) -> None:
+        """Do nothing: without records there is nothing to note."""
+
+    def _deliver(self, entries: Entries, start: int, end: int, timestamp: int) -> None:
+        """Deliver messages of another instance, which have been recorded."""
+        bodies = entries.bodies
+        if entries.has_extras or self._one_by_one or self._filters.asks_for_context:
+            for position in range(start, end):
+                envelope = entries.envelope(position, timestamp)
+                super().publish((bodies[position],), envelope)
+        else:
+            super().publish(bodies[start:end], entries.common_envelope(start, timestamp))
+
+    def when_stored(self, then: Settled) -> None:
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
+
+
+class JournaledStoredTopic(StoredTopic):
+    """A topic with records that is in the transaction log.
+
+    Args:
+        sow: the records.
+        name: the topic's name.
+        functions: the functions that filters may call.
+        stores: is notified of every change.
+        journal: records its messages.
+    """
+
+    __slots__ = ("_journal", "_receiving")
+
+    is_journaled = True
+
+    def __init__(
+        self,
+        sow: SowTopic,
+        name: str,
+        functions: Functions,
+        stores: Stores,
+        journal: TopicJournal,
+    ) -> None:
+        super().__init__(sow, name, functions, stores)
+        self._journal = journal
+        self._receiving = Receiving(sow, name, journal, self)
+
+    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
+        """See `StoredTopic`; in addition, there must be several messages, all new."""
+        return (
+            len(bodies) > 1
+            and super()._is_plain(bodies, envelope)
+            and self._journal.is_run(envelope)
+        )
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Record messages together, then apply and announce them."""
+        sow = self._sow
+        try:
+            sow.table.make_room_for_run(self.name, bodies, envelope.correlation_ids)
+        except StoreError:
+            return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
+        rejections: list[Rejection] = []
+        with sow.table.store.undisturbed():
+            self._keep(bodies, envelope, rejections)
+        self._stores.touched(sow)
+        return rejections
+
+    def _keep(
+        self, bodies: Sequence[bytes], envelope: Envelope, rejections: list[Rejection]
+    ) -> None:
+        """Append, apply and announce a run, in batches of messages with the same timestamp."""
+        sow, journal = self._sow, self._journal
+        keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
+        entries = as_recorded(bodies, envelope, made_of(lifetimes, _in_seconds))
+        start = 0
+        while start < len(bodies):
+            done = journal.append_run(envelope, entries, start, keys)
+            end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
+            if done.txids:
+                publisher, numbers = journal.named(envelope, start, done.txids)
+                run = RecordRun(
+                    self.name,
+                    keys[start:end],
+                    bodies[start:end],
+                    done.txids,
+                    moment,
+                    moments_of(part_of(lifetimes, start, end), moment),
+                    publisher,
+                    numbers,
+                    envelope.correlation_ids[start:end],
+                )
+                for place, problem in self.apply_run(run, envelope):
+                    rejections.append(_rejection(start + place, problem))
+            if done.problem is not None:
+                journal.refused(envelope, end)
+                rejections.append(_rejection(end, done.problem))
+                end += 1
+            start = end
+
+    def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> Change:
+        """Store a draft as it was recorded: a message and its record have the same timestamp."""
+        key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
+        if expires:
+            expires += moment - timestamp
+        return self._sow.apply(
+            Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
+        )
+
+    def _store(self, body: bytes, envelope: Envelope) -> Change:
+        self._journal.refuse_duplicate(envelope)
+        sow = self._sow
+        record = sow.draft(
+            body,
+            to_nanoseconds(envelope.received),
+            topic=self.name,
+            key=envelope.sow_key,
+            delta=envelope.delta,
+            expiration=envelope.expiration,
+            correlation_id=envelope.correlation_id or "",
+            context=envelope.context(self.name, body) if sow.asks_for_context else None,
+        )
+        sow.table.make_room((record,))  # applying must not fail once the message is in the log
+        txid, moment = self._journal.append(
+            envelope,
+            record.body,
+            Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
+            record.key,
+            _in_seconds(record.expires - record.timestamp) if record.expires else 0,
+            record.correlation_id,
+        )
+        return self._apply(record, txid, moment, envelope.bookmark)
+
+    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:
+        if not isinstance(error, DuplicateError):
+            self._journal.refused(envelope, position)
+        return super()._reject(position, error, envelope)
+
+    def publish_again(self, record: Record, publisher: Client, now: float) -> None:
+        """Record, store and announce a record once more, unchanged.
+
+        Args:
+            record: the record.
+            publisher: the publisher to record it for.
+            now: the time, in seconds since 1970.
+
+        Raises:
+            StoreError: it cannot be stored.
+            JournalUnavailable: it cannot be recorded.
+            EntryTooLarge: it does not fit in any journal.
+        """
+        draft = record._replace(timestamp=to_nanoseconds(now))
+        envelope = Envelope(publisher, now, record.correlation_id or None)
+        self._sow.table.make_room((draft,))
+        left = _in_seconds(draft.expires - draft.timestamp)
+        lifetime = max(left, 1) if draft.expires else 0
+        txid, moment = self._journal.append(
+            envelope, draft.body, key=draft.key, expiration=lifetime
+        )
+        self.announce(self._apply(draft, txid, moment, envelope.bookmark), envelope, MATCH)
+        self._stores.touched(self._sow)
+
+    @property
+    def takes_marks(self) -> bool:
+        """See `TopicWithRecords.takes_marks`; queues need messages with marks one by one."""
+        return super().takes_marks and not self._journal.has_feeds
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Notify queues of messages that were published at another instance, too."""
+        self._journal.published_twice(marks, publishers)
+
+    @property
+    def is_heard(self) -> bool:
+        """True if messages published here have any recipient."""
+        return self.has_subscriptions or self.has_followers or self._journal.has_feeds
+
+    @property
+    def table(self) -> RecordTable:
+        """The records."""
+        return self._sow.table
+
+    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+        """Return the handles that the journal needs for messages of other instances."""
+        return self._journal.handles(origin)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record, apply and announce some received entries of another instance."""
+        try:
+            self._receiving.take_in(arrivals)
+        finally:
+            self._stores.touched(self._sow)
+
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+        """Draft the records of messages of another instance.
+
+        Raises:
+            OneByOneError: they cannot be recorded all at once.
+        """
+        return self._receiving.draft(entries, positions)
+
+    def apply(
+        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
+    ) -> Sequence[Failure]:
+        """Apply and announce messages of another instance, which have been recorded."""
+        return self._receiving.apply(entries, positions, drafts, appended)
+
+    def applied(self) -> None:
+        """Note that records have changed."""
+        self._stores.touched(self._sow)
+
+    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
+        """Record a deletion; its txid is its number in the instance's order of changes.
+
+        The command may have arrived from another instance since it was found to be new, so this
+        checks for a duplicate again.
+        """
+        self._journal.refuse_duplicate(envelope)
+        self._sow.table.make_room_to_remove(records)
+        keys = json_text([record.key for record in records])
+        return self._journal.append(envelope, keys, Kind.SOW_DELETE)
+
+    def when_stored(self, then: Settled) -> None:
+        """Call back when everything published so far is settled."""
+        self._journal.when_settled(partial(then, None))
+
+
+def _rejection(position: int, problem: Exception) -> Rejection:
+    return Rejection(position, REASONS[type(problem)], str(problem))
+
+
+def _in_seconds(lifetime: int) -> int:
+    """Return a record's lifetime as entries store it: nanoseconds as seconds, rounded up."""
+    return -(-lifetime // NANOSECONDS)

@@ -1,0 +1,69 @@
+"""Feeds of recorded messages: queues get their messages from the log through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
+
+if TYPE_CHECKING:
+    from server.storage.journal import Entry
+    from server.topics.subscriptions.delivery.envelope import Envelope
+
+
+class Recorded(NamedTuple):
+    """Messages of one publisher that the log has just recorded, in its order.
+
+    Attributes:
+        topic: the topic that they were published to.
+        bodies: the recorded bodies.
+        envelope: the publisher's metadata of the messages.
+        txids: their txids.
+        moment: the time of recording, in microseconds since 1970.
+        client: the publisher's identity in their bookmarks.
+        sequences: the numbers in their bookmarks.
+        sow_keys: the SOW keys of their records as numbers; empty if they have none.
+        lifetime: their lifetime in seconds, 0 for ever.
+        path: the instances that they have passed through, as in the log; empty if they were
+            published here.
+    """
+
+    topic: str
+    bodies: Sequence[bytes]
+    envelope: Envelope
+    txids: Sequence[int]
+    moment: int
+    client: int
+    sequences: Sequence[int]
+    sow_keys: Sequence[int]
+    lifetime: int
+    path: str = ""
+
+
+class Feed(Protocol):
+    """Takes recorded messages of a topic."""
+
+    def take(self, recorded: Recorded) -> None:
+        """Take messages. They have not been applied or delivered yet."""
+
+    def published_twice(
+        self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+    ) -> None:
+        """Note messages that were published at two instances, by their bookmarks."""
+
+
+def recorded_of(entry: Entry) -> Recorded:
+    """Return an entry of the log in the form that feeds got when it was recorded."""
+    return Recorded(
+        entry.topic.name,
+        (entry.body,),
+        LoggedEnvelope(entry),
+        (entry.txid,),
+        entry.timestamp,
+        entry.client,
+        (entry.sequence,),
+        (entry.sow_key,) if entry.sow_key else (),
+        entry.expiration,
+        entry.origin.path,
+    )

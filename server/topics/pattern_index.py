@@ -1,0 +1,121 @@
+"""Matches regular expressions to a topic's name, at a cost that grows with candidates only.
+
+A new topic is matched within the command of its first user, which should not pay for all
+subscriptions of other clients. So equal expressions are decided once. And most expressions contain
+a text that every matching name contains, too, as `orders/` in `^orders/.*\\.eu$`. Such an
+expression is tried only for names that contain three characters of this text, those that the fewest
+other expressions are found by. Expressions without such a text are tried for every name; there is a
+limit on them per connection (`MOST_PATTERNS`).
+
+Expensive matching is limited for each name, and for each connection with the expressions: see
+server/expressions/regex/budget.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.topics.subscriptions.limits.failures import give_up_on
+
+if TYPE_CHECKING:
+    from server.expressions.topic_names import TopicSelector
+    from server.topics.subscriptions.subscription import Subscription
+
+_GRAM: Final = 3
+"""Number of characters that an expression is found by."""
+
+_LOOKED_AT: Final = 64
+"""Length of the part of a text that these are chosen from."""
+
+
+@dataclass(slots=True, eq=False)
+class _Pattern:
+    """An expression, with its subscriptions.
+
+    Attributes:
+        selector: the expression.
+        gram: the characters that it is found by; empty if it has to be tried for every name.
+        users: its subscriptions, with their places among all.
+    """
+
+    selector: TopicSelector
+    gram: str
+    users: dict[Subscription, int] = field(default_factory=dict)
+
+
+class NamePatterns:
+    """The subscriptions to regular expressions, by expression."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[str, _Pattern] = {}
+        self._by_gram: dict[str, dict[str, _Pattern]] = {}  # "": expressions without a text
+        self._added = 0
+
+    def add(self, subscription: Subscription) -> None:
+        """Match a subscription's expression from now on."""
+        selector = subscription.selector
+        pattern = self._patterns.get(selector.text)
+        if pattern is None:
+            pattern = _Pattern(selector, self._choose_gram(selector.needle))
+            self._patterns[selector.text] = pattern
+            self._by_gram.setdefault(pattern.gram, {})[selector.text] = pattern
+        self._added += 1
+        pattern.users[subscription] = self._added
+
+    def remove(self, subscription: Subscription) -> None:
+        """Stop matching a subscription's expression, if it is here."""
+        text = subscription.selector.text
+        pattern = self._patterns.get(text)
+        if pattern is None or pattern.users.pop(subscription, None) is None or pattern.users:
+            return
+        del self._patterns[text]
+        others = self._by_gram[pattern.gram]
+        del others[text]
+        if not others:
+            del self._by_gram[pattern.gram]
+
+    def subscriptions_for(self, name: str) -> list[Subscription]:
+        """Return the subscriptions with expressions that match a topic's name, in order.
+
+        Subscriptions with expressions that take too many steps to match are ended.
+        """
+        places: dict[Subscription, int] = {}
+        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        for pattern in self.candidates(name):
+            asked = _who_has_effort_left(pattern, efforts)
+            try:
+                if asked.is_for(name, efforts[asked.subscriber.number]):
+                    places.update(pattern.users)
+            except TooCostlyError as error:
+                give_up_on(pattern.users, error)
+        return sorted(places, key=places.__getitem__)
+
+    def _choose_gram(self, needle: str) -> str:
+        crowds = {gram: len(self._by_gram.get(gram, ())) for gram in _grams(needle[:_LOOKED_AT])}
+        return min(crowds, key=crowds.__getitem__, default="")
+
+    def candidates(self, name: str) -> Iterator[_Pattern]:
+        """Yield the expressions that have to be tried for a name, each once."""
+        yield from self._by_gram.get("", {}).values()
+        if self._by_gram:
+            for size in range(1, _GRAM + 1):
+                for gram in {name[at : at + size] for at in range(len(name) - size + 1)}:
+                    yield from self._by_gram.get(gram, {}).values()
+
+
+def _grams(needle: str) -> Iterator[str]:
+    size = min(len(needle), _GRAM)
+    if size:
+        for at in range(len(needle) - size + 1):
+            yield needle[at : at + size]
+
+
+def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, Allowance]) -> Subscription:
+    """Return a subscription to an expression, preferably of a connection with steps left."""
+    first = next(iter(pattern.users))
+    left = (one for one in pattern.users if efforts[one.subscriber.number].left)
+    return next(left, first)

@@ -1,0 +1,103 @@
+"""The register of entries recorded for this instance's own clients, for replication.
+
+Publishes of clients are checked against the highest number of their publisher, and nothing else. So
+the numbers that they skip are passed to `Known`: these may still come from another instance. And
+recorded entries are passed to `Recent`, to detect a message with the same name but other content.
+Without replication there are no notes, and they cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.storage.journal.format.layout import crc32c
+
+if TYPE_CHECKING:
+    from server.replication.core import Known, Recent
+    from server.storage.journal import Origin, Topic
+    from server.topics.durable_watermark import Unsettled
+
+
+class Notes:
+    """Registers entries that have just been recorded.
+
+    Args:
+        known: the messages of each publisher that this instance has.
+        recent: the entries that it recorded last.
+        unsettled: the number up to which each publisher's messages are settled.
+        settled: returns the txid up to which everything is settled.
+        identity: returns the identity of a publisher without numbers, from its client hash.
+
+    Attributes:
+        unsettled: see above.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        recent: Recent,
+        unsettled: Unsettled,
+        settled: Callable[[], int],
+        identity: Callable[[int], int],
+    ) -> None:
+        self.unsettled: Final = unsettled
+        self._settled: Final = settled
+        self._known: Final = known
+        self._recent: Final = recent
+        self._identity: Final = identity
+
+    def lacks(self, client: int, sequence: int) -> bool:
+        """Return whether a number not above its publisher's highest may still arrive."""
+        return bool(self._known.gaps(client)) and bool(self._known.unknown(client, (sequence,)))
+
+    def take(
+        self,
+        client: int,
+        before: int,
+        sequences: Sequence[int],
+        checksums: Sequence[int],
+        txids: Sequence[int],
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """Register recorded messages of one client, or other events that it has caused.
+
+        Args:
+            client: its hash.
+            before: the highest number that it had given before.
+            sequences: its numbers for them; empty if it gives none.
+            checksums: checksums of the recorded data, with extras.
+            txids: their txids, which are consecutive.
+            topic: the topic that they were published to.
+            origin: their user.
+        """
+        if sequences:
+            self.take_numbers(client, before, sequences, txids[-1])
+        identity = client if sequences else self._identity(client)
+        ends = txids[0], txids[-1]
+        self._recent.note(identity, sequences or txids, checksums, ends, topic, origin)
+
+    def take_one(
+        self,
+        client: int,
+        before: int,
+        sequence: int,
+        data: bytes,
+        txid: int,
+        topic: Topic,
+        origin: Origin,
+    ) -> None:
+        """Register a single message, whose number is 0 if its client gives none. See `take`."""
+        identity = client
+        if sequence:
+            self.take_numbers(client, before, (sequence,), txid)
+        else:
+            identity, sequence = self._identity(client), txid
+        self._recent.note_one(identity, sequence, crc32c(data), txid, topic, origin)
+
+    def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
+        """Register a client's numbers, which ascend, up to that of an entry. See `take`."""
+        self.unsettled.note(client, before, sequences[-1], txid, self._settled())
+        if sequences[-1] - before != len(sequences):
+            self._known.noted(client, before, sequences)

@@ -1,0 +1,66 @@
+"""The interfaces of all topics with records, filled by clients or by other topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.message_types.paths import Path
+    from server.storage.sow.query.query import OpenQuery, QuerySpec
+    from server.storage.sow.record_table import RecordTable
+    from server.storage.sow.records import Change
+    from server.topics.subscriptions.delivery.envelope import Envelope
+
+
+class Keeper(Protocol):
+    """One topic of the configuration that has records, perhaps those of many logical topics."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+
+    @property
+    def type_name(self) -> str:
+        """The name of its message type."""
+
+    @property
+    def is_container(self) -> bool:
+        """True if it has the records of many logical topics."""
+
+    @property
+    def key_fields(self) -> Sequence[Path]:
+        """The fields that its SOW keys are made from; none if they are made otherwise."""
+
+    @property
+    def table(self) -> RecordTable:
+        """Its records."""
+
+    def keeps(self, name: str) -> bool:
+        """Return whether it has the records of a topic."""
+
+    def query(self, spec: QuerySpec, now: int) -> OpenQuery:
+        """Begin a query of the state at this moment.
+
+        Args:
+            spec: the query.
+            now: the time in nanoseconds since 1970.
+        """
+
+
+class Follower(Protocol):
+    """A topic that is derived from the records of another one."""
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Take a change there. See `RecordAudience.announce`."""
+
+
+class DerivedKeeper(Keeper, Protocol):
+    """A topic with records that are derived from those of other topics."""
+
+    @property
+    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
+        """Its sources, each with the receiver of the changes there."""
+
+    def begin(self) -> None:
+        """Create its records from existing ones, unannounced. Called once, at the start."""

@@ -1,0 +1,134 @@
+"""Numbered commands that were refused: their publishers must not assume that they were executed.
+
+The code that refuses a command reports it here (`refused`). Before a later number is recorded, the
+log gets a note (`before`). At its logon, a publisher has to be told of `untold` numbers again;
+`heard` records that it has continued after that. See `server.storage.journal.sequence_gaps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from server.storage.journal import JournalUnavailable, Kind, Note, Topic, encode_note
+from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC
+
+if TYPE_CHECKING:
+    from server.storage.journal import Journal
+    from server.storage.journal.sequence_gaps import Pairs
+    from server.topics.publish_tracker import Notes
+
+NOTES: Final[Topic] = NO_TOPIC
+"""The topic of the entries for such notes: none."""
+
+
+class RefusedBeforeError(Exception):
+    """A command was refused when it came first, and later ones have been executed."""
+
+
+class Refusals:
+    """The refused numbers, and other missing ones, that publishers have to be told of.
+
+    Args:
+        journal: the log.
+        notes: returns the register of recorded entries for replication; None without replication.
+    """
+
+    def __init__(self, journal: Journal, notes: Callable[[], Notes | None]) -> None:
+        self._journal: Final = journal
+        self._notes: Final = notes
+        self._missing: Final = journal.missing
+        self._topic: Final = journal.topic(NOTES.message_type, NOTES.name)
+
+    @property
+    def is_any(self) -> bool:
+        """True if recorded numbers have to be compared with refused or missing ones."""
+        return bool(self._missing.refused or self._missing.missing)
+
+    def begin(self, client: int) -> None:
+        """Note that a connection of a publisher begins, or has ended. See `Missing.begin`."""
+        self._missing.begin(client)
+
+    def refused(self, client: int, sequence: int) -> None:
+        """Note that a command has been refused.
+
+        Args:
+            client: the hash of its sender's name.
+            sequence: its number; if the number is not above all of its sender's, the command may
+                have been executed before, so nothing is noted.
+        """
+        if sequence > self._journal.last_sequence(client):
+            self._missing.refuse(client, sequence)
+
+    def failed(self, client: int, sequence: int) -> None:
+        """Note that a command that is not in the log has failed; later ones may be in the log."""
+        self._missing.refuse(client, sequence)
+        if sequence <= self._journal.last_sequence(client):
+            with suppress(JournalUnavailable):
+                self.before(client, sequence + 1)
+
+    def before(self, client: int, sequence: int) -> None:
+        """Record the refused numbers below a publisher's number that is about to be recorded.
+
+        Args:
+            client: the publisher's hash.
+            sequence: the highest of the numbers.
+
+        Raises:
+            JournalUnavailable: the number must not be recorded, or the note cannot be.
+        """
+        if client not in self._missing.refused:
+            return
+        if self._missing.is_full(client):
+            raise JournalUnavailable(
+                "too many messages of this publisher have been refused, of which it may not know:"
+                " it is told when it logs on again, and then others are taken"
+            )
+        missing = self._missing.due(client, sequence)
+        if missing:
+            self._record(client, Note(missing=list(missing)))
+
+    def came(self, client: int, sequences: Sequence[int]) -> None:
+        """Note that numbers of a publisher have been recorded."""
+        if client in self._missing.missing or client in self._missing.refused:
+            for sequence in sequences:
+                self._missing.came(client, sequence, sequence)
+
+    def take(self, client: int, note: Note) -> None:
+        """Apply another instance's note, which has been recorded."""
+        self._missing.take(client, note, is_own=False)
+
+    def are_here(self, client: int, sequences: Pairs) -> None:
+        """Record a note of numbers that are in this log and that another instance lacks."""
+        with suppress(JournalUnavailable):  # then the publisher is told unnecessarily
+            self._record(client, Note(here=list(sequences)))
+
+    def lacks(self, client: int, sequence: int) -> bool:
+        """Return whether a number is known to be missing in the log, though it has higher ones."""
+        return self._missing.lacks(client, sequence)
+
+    def untold(self, client: int, sequence: int) -> Pairs:
+        """Return missing numbers to report to a publisher before a number is confirmed to it."""
+        return self._missing.upto(client, sequence)
+
+    def heard(self, client: int, told: Pairs) -> None:
+        """Record that a publisher has been told of missing numbers, and has continued."""
+        with suppress(JournalUnavailable):  # then it is told again later
+            self._record(client, Note(heard=list(told)))
+
+    def lost(self, client: int, missing: Pairs) -> None:
+        """Record that numbers of a publisher will not arrive, though later ones do.
+
+        Raises:
+            JournalUnavailable: the note cannot be recorded.
+        """
+        self._record(client, Note(missing=list(missing)))
+
+    def _record(self, client: int, note: Note) -> None:
+        body = encode_note(note)
+        txid = self._journal.append(self._topic, client, 0, body, Kind.MISSING)
+        self._missing.take(client, note)
+        notes = self._notes()
+        if notes is not None:
+            notes.take_one(client, 0, 0, body, txid, NOTES, NO_ORIGIN)

@@ -1,0 +1,1 @@
+"""Batches of entries from other instances, on their way into topics."""

@@ -1,0 +1,220 @@
+"""Entries of another instance, on their way into one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from server.message_types.base import BodyError
+from server.replication.core import Recorded, Same
+from server.storage.journal import MESSAGES, Content, EntryTooLarge, Kind
+from server.storage.journal.format.layout import crc32c, decode_text, pack_extras, unpack_extras
+from server.storage.sow.keys.key_source import KeyRefusedError
+from server.storage.sow.store import RecordTooLarge
+from server.topics.subscriptions.delivery.replicated_envelope import ReplicatedEnvelope
+
+if TYPE_CHECKING:
+    from server.replication.core import Column, Columns
+    from server.storage.journal import AppendedRun
+
+_MICROSECONDS: Final = 1_000_000
+
+AT_ONCE: Final = 1024
+"""The most entries that are appended in one step."""
+
+_FOR_GOOD: Final = (
+    BodyError,
+    KeyRefusedError,
+    EntryTooLarge,
+    RecordTooLarge,
+    msgspec.MsgspecError,
+)
+"""Permanent errors: a defect of the message itself."""
+
+
+class Entries:
+    """The contents of entries.
+
+    Args:
+        run: the entries.
+
+    Attributes:
+        run: see above.
+        has_extras: whether any entry has extras.
+        bodies: the messages.
+    """
+
+    def __init__(self, run: Columns) -> None:
+        self.run: Final = run
+        self.has_extras: Final = any(name.extras_length for name in run.used().values())
+        self.bodies: Final = _without_extras(run) if self.has_extras else run.data
+
+    def bookmark(self, position: int) -> str:
+        """Return the bookmark of a message."""
+        return f"{self.run.clients[position]}|{self.run.sequences[position]}|"
+
+    def extras(self, position: int) -> tuple[bytes, bytes]:
+        """Return the correlation id of a message, and the SOW key that its publisher gave."""
+        length = self.run.name(position).extras_length if self.has_extras else 0
+        return unpack_extras(self.run.data[position][-length:]) if length else (b"", b"")
+
+    def have_extras(self, positions: Sequence[int]) -> bool:
+        """Return whether any of some messages has extras."""
+        return self.has_extras and any(self.run.name(place).extras_length for place in positions)
+
+    def sow_key(self, position: int) -> str | None:
+        """Return the SOW key of a message; None if it was recorded without one."""
+        given = self.extras(position)[1]
+        if given:
+            return decode_text(given)
+        number = self.run.sow_keys[position]
+        return str(number) if number else None
+
+    def correlation_id(self, position: int) -> str:
+        """Return the correlation id of a message."""
+        return decode_text(self.extras(position)[0]) if self.has_extras else ""
+
+    def correlation_ids(self, positions: Sequence[int]) -> Sequence[str]:
+        """Return the correlation ids of some messages; empty if none of them has any."""
+        if not self.have_extras(positions):
+            return ()
+        marks = [self.correlation_id(position) for position in positions]
+        return marks if any(marks) else ()
+
+    def envelope(self, position: int, timestamp: int) -> ReplicatedEnvelope:
+        """Return a message's metadata.
+
+        Args:
+            position: the position of the message.
+            timestamp: the time of recording, in microseconds since 1970.
+        """
+        envelope = self.common_envelope(position, timestamp, self.correlation_id(position))
+        envelope.bookmark = self.bookmark(position)
+        return envelope
+
+    def common_envelope(
+        self, position: int, timestamp: int, correlation_id: str = ""
+    ) -> ReplicatedEnvelope:
+        """Return the metadata shared by all messages with a message's name, except for extras."""
+        user = self.run.name(position).origin.auth_id
+        return ReplicatedEnvelope(user, timestamp / _MICROSECONDS, correlation_id or None)
+
+    def alike(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield runs of messages that differ in numbers and bodies only, as first and end."""
+        run = self.run
+        if self.has_extras:
+            yield from ((position, position + 1) for position in range(start, stop))
+            return
+        if all(isinstance(one, Same) for one in (run.clients, run.expirations)) and _all_or_none(
+            run.sow_keys
+        ):
+            yield start, stop
+            return
+        keys = (
+            (run.clients[position], run.expirations[position], run.sow_keys[position] > 0)
+            for position in range(start, stop)
+        )
+        for _, group in groupby(keys):
+            end = start + sum(1 for _ in group)
+            yield start, end
+            start = end
+
+
+class Arrivals(Entries):
+    """Entries of one name and one kind, which are taken from the front.
+
+    Args:
+        run: the entries.
+        source: the hash of the instance that sent them.
+
+    Attributes:
+        topic: the topic that they were published to.
+        origin: user and path.
+        kind: the kind of all of them; deltas arrive merged, and count as publishes.
+        position: of the first entry that has not been handled.
+        problem: why that one has to wait; None if it has not been tried.
+        refused: entries that can never be recorded, each with the reason.
+        unapplied: entries that are in the log and could not be applied, each with the reason.
+    """
+
+    def __init__(self, run: Columns, source: int) -> None:
+        super().__init__(run)
+        self.topic, self.origin, _ = run.name(0)
+        self._content: Final = run.content(source)
+        kind = run.kinds[0]
+        self.kind: Final = Kind.PUBLISH if kind in MESSAGES else Kind(kind)
+        self.position = 0
+        self.problem: Exception | None = None
+        self.refused: list[tuple[int, Exception]] = []
+        self.unapplied: list[tuple[int, Exception]] = []
+        self._txids = 0, 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if entries are left that can be handled now."""
+        return self.problem is None and self.position < len(self.run.data)
+
+    @property
+    def outcome(self) -> Recorded:
+        """The outcome: entries handled, and their first and last txid."""
+        return Recorded(self.position, *self._txids)
+
+    # Outcome of the entries.
+
+    def took(self, appended: AppendedRun) -> None:
+        """Advance past entries that have been appended to the log, and note a problem if any."""
+        if appended.txids:
+            self._txids = self._txids[0] or appended.txids[0], appended.txids[-1]
+            self.position += len(appended.txids)
+        if appended.problem is not None:
+            self.cannot(appended.problem)
+
+    def cannot(self, problem: Exception) -> None:
+        """Note that the next entry cannot be recorded: never, or not at the moment."""
+        if isinstance(problem, _FOR_GOOD):
+            self.refuse(problem)
+        else:
+            self.problem = problem
+
+    def refuse(self, problem: Exception) -> None:
+        """Skip the next entry, which can never be recorded."""
+        self.refused.append((self.position, problem))
+        self.position += 1
+
+    def refuse_all(self, problem: Exception) -> None:
+        """Skip all entries, of which none can ever be recorded."""
+        self.refused = [(position, problem) for position in range(len(self.run.data))]
+        self.position = len(self.run.data)
+
+    # Content for the journal.
+
+    def content(self, most: int = AT_ONCE) -> Content:
+        """Return the next entries in the form that the journal appends."""
+        stop = min(self.position + most, len(self.run.data))
+        return self._content.part(self.position, stop)
+
+    def with_key(self, number: int, given: bytes) -> Content:
+        """Return the next entry in the form that the journal appends, with another SOW key.
+
+        Args:
+            number: the key, if it is a number.
+            given: the key, if it is not.
+        """
+        correlation_id, _ = self.extras(self.position)
+        extras = pack_extras(correlation_id, given) if correlation_id or given else b""
+        data = self.bodies[self.position] + extras
+        return self.content(1)._replace(
+            sow_keys=number, extras_length=len(extras), checksums=[crc32c(data)], data=[data]
+        )
+
+
+def _without_extras(run: Columns) -> Sequence[bytes]:
+    lengths = [run.names[number].extras_length for number in run.numbers]
+    return [one[: len(one) - length] for one, length in zip(run.data, lengths, strict=True)]
+
+
+def _all_or_none(column: Column) -> bool:
+    return isinstance(column, Same) or all(column)

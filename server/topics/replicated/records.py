@@ -1,0 +1,337 @@
+"""Records, applies and announces other instances' entries for a topic with records.
+
+Entries are recorded unchanged except for SOW keys: where queries find records by the fields that
+keys are made from, this topic's own `Key` decides. Nothing is preprocessed, enriched or merged
+again, and a message keeps its lifetime.
+
+A message that arrives late, behind later ones of its publisher, does not undo these: it is
+recorded, and the record stays unchanged.
+
+Records with numeric keys are put in runs, like those of messages published here. That covers most
+entries.
+
+Source: AMPS User Guide, Replicating Messages Between Instances; Message Enrichment; Replication and
+Expiration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from server.message_types.base import BodyError
+from server.replication.core.columns import field_of, picked
+from server.storage.journal import MESSAGES, Kind, each
+from server.storage.journal.write.blocks import made_of, of_one
+from server.storage.sow.keys.key_source import KeyRefusedError
+from server.storage.sow.record_batch import RecordRun, moments_of
+from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
+from server.storage.sow.store import StoreError
+from server.topics.replicated.batch import AT_ONCE
+from server.topics.replicated.multi_topic import Drafts, OneByOneError
+from server.topics.subscriptions.delivery.record_delivery import DELETED
+from server.topics.topic_journal import split_key
+
+if TYPE_CHECKING:
+    from server.storage.journal import AppendedRun, Content, Field
+    from server.storage.sow.records import Change
+    from server.storage.sow.topic_records import SowTopic
+    from server.topics.replicated.batch import Arrivals, Entries
+    from server.topics.replicated.multi_topic import Failure
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.topic_journal import TopicJournal
+
+
+class Records(Protocol):
+    """Puts records, and announces changes; see `StoredTopic`."""
+
+    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+        """Put the records of a run; return the places of those that cannot be stored."""
+
+    def apply_each(
+        self, records: Iterable[Record], envelope: Envelope
+    ) -> Sequence[tuple[int, StoreError]]:
+        """Put records one by one."""
+
+    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Announce a change."""
+
+
+class Receiving:
+    """Records, applies and announces received entries for one topic.
+
+    Args:
+        sow: the records.
+        name: the topic's name.
+        journal: records its messages.
+        records: puts records, and announces changes.
+    """
+
+    __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
+
+    def __init__(self, sow: SowTopic, name: str, journal: TopicJournal, records: Records) -> None:
+        self._sow: Final = sow
+        self._name: Final = name
+        self._journal: Final = journal
+        self._records: Final = records
+        self._own_keys: Final = bool(sow.table.options.key_fields)
+
+    def take_in(self, arrivals: Arrivals) -> None:
+        """Record and apply some of the received entries, from the front."""
+        if arrivals.kind in MESSAGES:
+            self._take_in_messages(arrivals)
+        elif arrivals.kind is Kind.SOW_DELETE:
+            self._take_in_deletion(arrivals)
+        else:
+            self._journal.append_copies(arrivals, arrivals.content())
+
+    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+        """Return drafts of messages that are recorded together with those of other topics.
+
+        Raises:
+            OneByOneError: not all of them can be recorded at once.
+        """
+        drafts, problem = self._drafts_of(entries, positions)
+        if problem is not None:
+            raise OneByOneError(str(problem))
+        if self._own_keys:
+            has_extras = entries.have_extras(positions)
+            if has_extras and any(entries.extras(position)[1] for position in positions):
+                raise OneByOneError("the key of one of them is not recorded here")
+            return drafts
+        if drafts.run is None:
+            keys = (entries.sow_key(position) for position in positions)
+            if any(record.key != key for record, key in zip(drafts.records, keys, strict=True)):
+                raise OneByOneError("the key of one of them is another one here")
+        return drafts
+
+    def apply(
+        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
+    ) -> Sequence[Failure]:
+        """Apply and announce messages that have been drafted and recorded."""
+        if self._journal.has_feeds:
+            keys = drafts.sow_keys or picked(entries.run.sow_keys, positions)
+            self._journal.feed(entries, positions[0], appended, keys)
+        return self._apply(entries, positions, drafts, appended)
+
+    # messages
+
+    def _take_in_messages(self, arrivals: Arrivals) -> None:
+        positions = self._next_of(arrivals)
+        drafts, problem = self._drafts_of(arrivals, positions)
+        if problem is not None and not drafts.size:
+            arrivals.cannot(problem)
+        drafts = self._with_room(drafts, arrivals)
+        if not drafts.size:
+            return
+        content = self._content_of(arrivals, drafts)
+        with self._sow.table.store.undisturbed():
+            appended = self._journal.append_copies(arrivals, content)
+            count = len(appended.txids)
+            if count:
+                drafts = drafts.part(0, count)
+                arrivals.unapplied += self._apply(arrivals, positions[:count], drafts, appended)
+
+    def _next_of(self, arrivals: Arrivals) -> range:
+        """Return the positions of the next messages that may be recorded in one step.
+
+        A message that loses the key which its publisher gave is alone: its extras change.
+        """
+        start = arrivals.position
+        end = min(start + AT_ONCE, len(arrivals.bodies))
+        if self._own_keys and arrivals.has_extras:
+            for place in range(start, end):
+                if arrivals.extras(place)[1]:
+                    return range(start, max(place, start + 1))
+        return range(start, end)
+
+    def _drafts_of(
+        self, entries: Entries, positions: Sequence[int]
+    ) -> tuple[Drafts, Exception | None]:
+        """Return drafts of as many messages as one step can record, and the next one's problem."""
+        run, bodies = entries.run, [entries.bodies[position] for position in positions]
+        numbers = self._numbers_of(bodies, picked(run.sow_keys, positions))
+        if not numbers:
+            records, problem = self._records_of(entries, positions)
+            return Drafts(records=records), problem
+        seconds = field_of(picked(run.expirations, positions))
+        drafts = RecordRun(
+            self._name,
+            numbers,
+            bodies,
+            range(len(positions)),
+            0,
+            made_of(seconds, lambda lifetime: lifetime * NANOSECONDS),
+            field_of(picked(run.clients, positions)),
+            picked(run.sequences, positions),
+            entries.correlation_ids(positions),
+        )
+        return Drafts(drafts, sow_keys=numbers if self._own_keys else ()), None
+
+    def _numbers_of(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
+        """Return SOW keys as numbers; empty if messages have to be examined one by one.
+
+        Args:
+            bodies: the messages.
+            recorded: the keys that they came with, 0 for a key that is no number.
+        """
+        if self._own_keys:
+            return self._sow.key_numbers(bodies, self._name)
+        return () if self._sow.learns_keys or not all(recorded) else recorded
+
+    def _records_of(
+        self, entries: Entries, positions: Sequence[int]
+    ) -> tuple[list[Record], Exception | None]:
+        """Do the same as `_drafts_of`, for any keys: return records, not a run."""
+        bodies, sow, name = entries.bodies, self._sow, self._name
+        key_of = sow.key_source(name).key
+        lifetimes = picked(entries.run.expirations, positions)
+        drafts: list[Record] = []
+        try:
+            for position, lifetime in zip(positions, lifetimes, strict=True):
+                body = bodies[position]
+                key = entries.sow_key(position)
+                if key is None:
+                    key = key_of(body, None)
+                else:
+                    sow.learn(body, key)
+                mark, bookmark = entries.correlation_id(position), entries.bookmark(position)
+                drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark, bookmark))
+        except (BodyError, KeyRefusedError, StoreError) as error:
+            return drafts, error
+        return drafts, None
+
+    def _with_room(self, drafts: Drafts, arrivals: Arrivals) -> Drafts:
+        """Return the first drafts that there is room for: a recorded message must not fail."""
+        while drafts.size:
+            try:
+                drafts.make_room(self._sow.table)
+            except StoreError as error:
+                if drafts.size == 1:
+                    arrivals.cannot(error)
+                drafts = drafts.part(0, drafts.size // 2)
+            else:
+                break
+        return drafts
+
+    def _content_of(self, arrivals: Arrivals, drafts: Drafts) -> Content:
+        """Return the next messages as they are recorded, with the SOW keys that they have here.
+
+        They end before a message that needs other extras than it came with. Such a message is
+        returned alone.
+        """
+        run = drafts.run
+        if run is None:
+            numbers = self._numbers_with_extras(arrivals, drafts.records)
+            if not numbers:
+                return arrivals.with_key(*split_key(drafts.records[0].key))
+            return arrivals.content(len(numbers))._replace(sow_keys=numbers)
+        if self._own_keys and arrivals.extras(arrivals.position)[1]:
+            return arrivals.with_key(run.keys[0], b"")
+        content, keys = arrivals.content(drafts.size), field_of(run.keys)
+        return content if content.sow_keys == keys else content._replace(sow_keys=keys)
+
+    def _numbers_with_extras(self, arrivals: Arrivals, records: Sequence[Record]) -> list[int]:
+        """Return the numeric SOW keys of the first records with messages that keep their extras."""
+        numbers: list[int] = []
+        for place, record in enumerate(records, arrivals.position):
+            number, text = split_key(record.key)
+            if text != arrivals.extras(place)[1]:
+                break
+            numbers.append(number)
+        return numbers
+
+    def _apply(
+        self,
+        entries: Entries,
+        positions: Sequence[int],
+        drafts: Drafts,
+        appended: AppendedRun,
+    ) -> list[Failure]:
+        """Apply and announce recorded messages; return the failures."""
+        envelope = entries.common_envelope(positions[0], appended.timestamp)
+        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
+        failed: list[Failure] = []
+        if drafts.run is not None:
+            run = drafts.run._replace(
+                sequences=appended.txids,
+                timestamp=moment,
+                expires=moments_of(drafts.run.expires, moment),
+            )
+            for start, end in self._standing(run, appended.flags):
+                problems = self._records.apply_run(run.part(start, end), envelope)
+                failed += [(positions[start + place], problem) for place, problem in problems]
+            return failed
+        flags = each(appended.flags, len(positions))
+        for position, txid, is_late, draft in zip(
+            positions, appended.txids, flags, drafts.records, strict=True
+        ):
+            client, sequence = entries.run.clients[position], entries.run.sequences[position]
+            if is_late and self._is_superseded(draft.key, client, sequence):
+                continue
+            expires = draft.expires + moment if draft.expires else 0
+            record = draft._replace(timestamp=moment, expires=expires, sequence=txid)
+            problems = self._records.apply_each((record,), envelope)
+            failed += [(position, problem) for _, problem in problems]
+        return failed
+
+    def _standing(self, run: RecordRun, flags: Field) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each row of records to put.
+
+        Late records are checked one by one: records put before them count.
+        """
+        if flags == 0:
+            yield 0, len(run.bodies)
+            return
+        start = 0
+        for is_late, alike in groupby(each(flags, len(run.bodies))):
+            end = start + sum(1 for _ in alike)
+            if not is_late:
+                yield start, end
+            for place in range(start, end) if is_late else ():
+                client, sequence = of_one(run.publisher, place), run.numbers[place]
+                if not self._is_superseded(str(run.keys[place]), client, sequence):
+                    yield place, place + 1
+            start = end
+
+    def _is_superseded(self, key: str, client: int, sequence: int) -> bool:
+        """Return whether a record is already of a later message of the same publisher.
+
+        Args:
+            key: the record's SOW key.
+            client: the publisher's identity in bookmarks.
+            sequence: the number of its message.
+        """
+        table = self._sow.table
+        return is_later(table.get(table.identity(key, self._name)), client, sequence)
+
+    # deletions
+
+    def _take_in_deletion(self, arrivals: Arrivals) -> None:
+        sow, position = self._sow, arrivals.position
+        try:
+            keys = msgspec.json.decode(arrivals.bodies[position], type=list[str])
+            records = sow.find_keys(keys, lambda name: name == self._name)
+            sow.table.make_room_to_remove(records)
+        except (msgspec.MsgspecError, StoreError) as error:
+            arrivals.cannot(error)
+            return
+        appended = self._journal.append_copies(arrivals, arrivals.content(1))
+        if not appended.txids:
+            return
+        envelope = arrivals.envelope(position, appended.timestamp)
+        client, sequence = arrivals.run.clients[position], arrivals.run.sequences[position]
+        moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
+        for record in records:
+            if appended.flags and self._is_superseded(record.key, client, sequence):
+                continue
+            try:
+                change = sow.remove(record, appended.txids[0], moment)
+            except StoreError as error:
+                arrivals.unapplied.append((position, error))
+            else:
+                if change is not None:
+                    self._records.announce(change, envelope, DELETED)

@@ -1,0 +1,314 @@
+"""The configured topics that have records.
+
+They are in the order of the configuration: where a name fits several, the first one has it
+(AMPS User Guide, Configuration File Precedence). All changes of an instance have one order; this
+module assigns the sequence numbers.
+
+Two things happen without a command. Records expire (server/topics/expiration.py). And written data
+is put on stable storage within a second of the write, even if no publisher waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from server.security.permissions import UNLIMITED
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
+from server.storage.sow.store import Settled, StoreError
+from server.topics.derivation_order import Cascade
+from server.topics.expiration import Expiration
+from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.envelope import Envelope
+
+if TYPE_CHECKING:
+    from config_schema.spec import TopicRef
+    from server.expressions.topic_names import TopicSelector
+    from server.security.permissions import Permit
+    from server.storage.sow.records import Change
+    from server.storage.sow.topic_records import SowTopic
+    from server.topics.record_source import DerivedKeeper, Follower, Keeper
+    from server.topics.transaction_log import TransactionLog
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
+
+_COMMIT_SECONDS: Final = 1.0
+
+Announce = Callable[["str", "list[Change]", Envelope, str], None]
+"""Notifies subscribers of a message type of changes, and of the reason why records are gone."""
+
+
+class Commit(Protocol):
+    """Requests that everything written so far be put on stable storage."""
+
+    def __call__(self, then: Settled | None = None) -> None:
+        """Return without waiting; `then` is called, on the engine's thread, after the attempt."""
+
+
+class Selected(NamedTuple):
+    """A topic that a selector chooses.
+
+    Attributes:
+        keeper: the topic.
+        names: tells which of its logical topics are selected, None for all.
+        permit: the permission on its records, with the filter on those that a user may see.
+    """
+
+    keeper: Keeper
+    names: Callable[[str], bool] | None
+    permit: Permit = UNLIMITED
+
+
+class Stores:
+    """The topics with records of one instance.
+
+    Args:
+        clock: the clock.
+        log: receives failures.
+        announce: notifies subscribers of expirations.
+        start: starts work that is done in time slices; see `Turns.start`.
+        flush: called after changes have been announced.
+
+    Attributes:
+        announce: see above.
+        transaction_log: see `TopicTable`.
+        cascade: schedules the topics that are derived from others.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        log: Log,
+        announce: Announce,
+        start: Callable[[Sliced], None],
+        flush: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self.announce: Final = announce
+        self._expiration = Expiration(self, clock, log, start, flush)
+        clock.on_step(self._clock_was_set)
+        self.transaction_log: TransactionLog | None = None
+        self.cascade: Final = Cascade(log)
+        self._keepers: list[Keeper] = []
+        self._has_containers = False
+        self._topics: list[SowTopic] = []
+        self._derived: list[DerivedKeeper] = []
+        self._commits: dict[SowTopic, Commit] = {}
+        self._differs: dict[Keeper, Differ] = {}
+        self._followers: dict[Keeper, list[Follower]] = {}
+        self._sequence = 0
+        self._unwritten: set[SowTopic] = set()
+
+    # ---- the topics
+
+    @property
+    def keepers(self) -> Iterable[Keeper]:
+        """All topics, in the order of the configuration."""
+        return self._keepers
+
+    @property
+    def topics(self) -> Iterable[SowTopic]:
+        """The topics that clients publish to."""
+        return self._topics
+
+    def add(self, sow: SowTopic, commit: Commit) -> None:
+        """Add a topic that has been recovered; records that have expired meanwhile go at once.
+
+        Args:
+            sow: the topic.
+            commit: requests that its files be put on stable storage.
+        """
+        self._add(sow)
+        self._topics.append(sow)
+        self._commits[sow] = commit
+        if not self.is_journaled(sow):
+            self._sequence = max(self._sequence, sow.table.store.last_sequence)
+        sow.settle_clock(to_nanoseconds(self._clock.now()), self._steps_of(sow))
+        self._expiration.watch(sow)
+
+    def _steps_of(self, sow: SowTopic) -> Sequence[tuple[int, int]]:
+        """Return the steps of the wall clock, placed in the order of a topic's changes."""
+        log = self.transaction_log
+        if log is None or not self.is_journaled(sow):
+            return ()
+        return [(txid, step * NANOSECONDS_IN_MICROSECOND) for txid, step in log.journal.steps.rows]
+
+    def _clock_was_set(self, seconds: float) -> None:
+        for sow in self._topics:
+            sow.clock_was_set(to_nanoseconds(seconds))
+        self._expiration.clock_was_set(seconds)
+
+    def add_derived(self, topic: DerivedKeeper) -> None:
+        """Add a topic that is derived from the records of others, which must be added before."""
+        self._add(topic)
+        self._derived.append(topic)
+        for source, follower in topic.inputs:
+            self.followers(source).append(follower)
+
+    def add_queue(self, messages: Keeper) -> None:
+        """Add the messages of a queue, which can only be queried."""
+        self._add(messages)
+
+    def begin_derived(self) -> None:
+        """Make derived topics create their records. Called once all others have been recovered."""
+        for topic in self._derived:
+            topic.begin()
+
+    def _add(self, keeper: Keeper) -> None:
+        self._keepers.append(keeper)
+        self._has_containers |= keeper.is_container
+
+    def followers(self, keeper: Keeper) -> list[Follower]:
+        """Return the topics derived from a topic's records; the list grows as more are added."""
+        return self._followers.setdefault(keeper, [])
+
+    def find(self, message_type: str, name: str) -> Keeper | None:
+        """Return the topic that has the records of a name; None if none are kept.
+
+        The first of the configuration counts. But the copy of a container has the names that it
+        creates, also where the container's pattern covers them: otherwise it could not be reached,
+        and its changes would be attributed to the topic that it copies.
+        """
+        for keeper in self._keepers:
+            if keeper.type_name == message_type and keeper.keeps(name):
+                return self._copy_with(keeper, name) if keeper.is_container else keeper
+        return None
+
+    def _copy_with(self, container: Keeper, name: str) -> Keeper:
+        """Return the topic that has the records of a name: a container, or one derived from it."""
+        found = container
+        for topic in self._derived:
+            if topic.keeps(name) and any(source is found for source, _ in topic.inputs):
+                found = topic
+        return found
+
+    def resource(self, message_type: str, name: str) -> str:
+        """Return the resource that an entitlement module checks for the use of a topic.
+
+        All logical topics of a container have the permissions of the container's name (AMPS User
+        Guide, Entitlements for Logical Topics).
+        """
+        if not self._has_containers:
+            return name
+        keeper = self.find(message_type, name)
+        return name if keeper is None else keeper.name
+
+    def configured(self, ref: TopicRef) -> Keeper | None:
+        """Return the topic that a reference of the configuration names, None if there is none."""
+        for keeper in self._keepers:
+            if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
+                return keeper
+        return None
+
+    def select(self, message_type: str, selector: TopicSelector) -> list[Selected]:
+        """Return the topics with records that a query or deletion selects, in their order."""
+        if not selector.is_regex:
+            keeper = self.find(message_type, selector.text)
+            chosen = [] if keeper is None else [keeper]
+        else:
+            chosen = [
+                keeper
+                for keeper in self._keepers
+                if keeper.type_name == message_type
+                and (keeper.is_container or selector.matches(keeper.name))
+            ]
+        return [
+            Selected(keeper, selector.matches if keeper.is_container else None) for keeper in chosen
+        ]
+
+    def differ(self, keeper: Keeper) -> Differ:
+        """Return the object that computes deltas of a topic's records."""
+        differ = self._differs.get(keeper)
+        if differ is None:
+            differ = Differ(keeper.table.message_type, keeper.key_fields)
+            self._differs[keeper] = differ
+        return differ
+
+    # ---- changes
+
+    def is_journaled(self, sow: SowTopic) -> bool:
+        """Return whether messages published to a topic are in the transaction log."""
+        log = self.transaction_log
+        return log is not None and log.records(sow.type_name, sow.name)
+
+    def next_sequence(self) -> int:
+        """Return the number of the next change of a topic that is not in the transaction log."""
+        return self.next_sequences(1)[0]
+
+    def next_sequences(self, count: int) -> range:
+        """Return the numbers of the next changes of such a topic."""
+        first = self._sequence + 1
+        self._sequence += count
+        return range(first, first + count)
+
+    def expiry_sequence(self, sow: SowTopic) -> int:
+        """Return the number of an expiration, which is not in the log: it follows from entries."""
+        if self.transaction_log is not None and self.is_journaled(sow):
+            return self.transaction_log.last_txid
+        return self.next_sequence()
+
+    def touched(self, sow: SowTopic) -> None:
+        """Note that a topic has changed."""
+        self.keep(sow)
+        if sow.ages:
+            self._expiration.watch(sow)
+
+    def keep(self, sow: SowTopic) -> None:
+        """Schedule a topic to be put on stable storage soon."""
+        if not self._unwritten:
+            self._clock.call_later(_COMMIT_SECONDS, self._commit)
+        self._unwritten.add(sow)
+
+    def _commit(self) -> None:
+        unwritten, self._unwritten = self._unwritten, set()
+        for sow in unwritten:
+            self._put_away(sow, _no_matter)
+
+    def _put_away(self, sow: SowTopic, then: Settled) -> None:
+        """Put a topic on stable storage; retry soon if that fails."""
+
+        def tried(problem: StoreError | None) -> None:
+            if problem is not None:
+                self.keep(sow)
+            then(problem)
+
+        self._commits[sow](tried)
+
+    def when_stored(self, topics: Iterable[SowTopic], then: Settled) -> None:
+        """Call back after putting data written to some topics on stable storage, or failing to.
+
+        Args:
+            topics: the topics.
+            then: the callback; called at once if there is nothing to wait for.
+        """
+        all_settled(
+            [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
+            then,
+        )
+
+
+def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> None:
+    """Call back when several things are settled: with the first problem, if there was any.
+
+    Args:
+        waits: each calls back when one thing is settled.
+        then: the callback; called at once if there is nothing to wait for.
+    """
+    missing, problem = len(waits), None
+
+    def settled(one: StoreError | None) -> None:
+        nonlocal missing, problem
+        missing, problem = missing - 1, problem or one
+        if not missing:
+            then(problem)
+
+    if not waits:
+        then(None)
+    for wait in waits:
+        wait(settled)
+
+
+def _no_matter(_problem: StoreError | None) -> None:
+    """Do nothing: the failure has been reported, and is retried."""

@@ -1,0 +1,297 @@
+"""A topic with records: stores the messages published to it, and announces the changes.
+
+A `<Topic>` with a Pattern has one of these for each name in use; they share the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from server.message_types.base import BodyError
+from server.storage.journal import EntryTooLarge, JournalUnavailable
+from server.storage.sow.keys.key_source import KeyRefusedError
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import to_nanoseconds
+from server.storage.sow.store import RecordTooLarge, Settled, StoreError
+from server.topics.rejected_sequences import RefusedBeforeError
+from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
+from server.topics.subscriptions.record_fanout import RecordAudience
+from server.topics.subscriptions.rejection import Rejection
+from server.topics.transaction_log import DUPLICATE, DuplicateError
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.storage.journal.write.blocks import Field
+    from server.storage.sow.records import Change, Record
+    from server.storage.sow.topic_records import SowTopic
+    from server.topics.record_source import Keeper
+    from server.topics.sow_registry import Stores
+    from server.topics.subscriptions.delivery.envelope import Envelope
+
+REASONS: Final[dict[type[Exception], str]] = {
+    BodyError: "invalid message",
+    KeyRefusedError: "invalid sow key",
+    StoreError: "not stored",
+    RecordTooLarge: "not stored",
+    JournalUnavailable: "not stored",
+    EntryTooLarge: "not stored",
+    RefusedBeforeError: "not stored",
+    DuplicateError: DUPLICATE,
+}
+"""Errors that can affect a single message -> the phrase for its publisher."""
+
+
+class TopicWithRecords(RecordAudience):
+    """One topic that has records, under one name.
+
+    Args:
+        keeper: the records.
+        name: the topic's name.
+        functions: the functions that filters may call.
+        stores: knows the topics derived from this one.
+    """
+
+    __slots__ = ("_cascade", "_followers")
+
+    keeps_messages = True
+    takes_places = False
+    """True if messages go to stable storage."""
+    is_journaled = False
+    """True if messages are in the transaction log."""
+
+    def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
+        table = keeper.table
+        super().__init__(
+            table.message_type,
+            name,
+            functions,
+            stores.differ(keeper),
+            lambda key: table.get(table.identity(key, name)),
+        )
+        self._followers = stores.followers(keeper)
+        self._cascade = stores.cascade
+
+    @property
+    def has_followers(self) -> bool:
+        """True if other topics are derived from this one."""
+        return bool(self._followers)
+
+    @property
+    def takes_marks(self) -> bool:
+        """True if messages of a run may have correlation ids and lifetimes of their own."""
+        return False
+
+    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Notify subscribers, and the topics that follow this one.
+
+        See `RecordAudience.announce`.
+        """
+        super().announce(change, envelope, reason)
+        if self._followers:
+            self._cascade.tell(self._followers, change, envelope, reason)
+
+
+class DerivedTopic(TopicWithRecords):
+    """A topic whose records are derived from those of another one; clients cannot publish to it."""
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
+        """Refuse messages (AMPS User Guide, Conflated Topics; Understanding Views)."""
+        detail = f"the records of topic {self.name!r} are made from those of another one"
+        return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
+
+    def when_stored(self, then: Settled) -> None:
+        """Call back at once: nothing has to be stored."""
+        then(None)
+
+
+class StoredTopic(TopicWithRecords):
+    """A topic that stores the messages published to it as records.
+
+    Plain messages that arrive together become records together (`record_run.py`). Recipients that
+    need a record's previous state are still notified of one change after the other.
+
+    Args:
+        sow: the records.
+        name: the topic's name.
+        functions: the functions that filters may call.
+        stores: is notified of every change.
+    """
+
+    __slots__ = ("_keeps_plainly", "_sow", "_stores")
+
+    def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
+        super().__init__(sow, name, functions, stores)
+        self._sow = sow
+        self._stores = stores
+        self._keeps_plainly = sow.keeps_messages_plainly
+
+    @property
+    def takes_marks(self) -> bool:
+        """See `TopicWithRecords.takes_marks`."""
+        return self._keeps_plainly
+
+    def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        """Store messages, and notify subscribers of the records that change.
+
+        Args:
+            bodies: the bodies of one or more messages, in order.
+            envelope: the metadata that they share.
+
+        Returns:
+            The messages that could not be stored, each with the reason.
+        """
+        if self._is_plain(bodies, envelope):
+            return self._publish_run(bodies, envelope)
+        return self._publish_one_by_one(bodies, envelope)
+
+    def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:  # noqa: ARG002 - for recorded topics
+        """Return whether messages are stored unchanged, so that a batch is a run."""
+        return self._keeps_plainly and not envelope.delta and not envelope.correlation_id
+
+    def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
+        sow, moment = self._sow, to_nanoseconds(envelope.received)
+        run = RecordRun(
+            self.name,
+            sow.key_numbers(bodies, self.name),
+            bodies,
+            self._stores.next_sequences(len(bodies)),
+            moment,
+            self._expire(envelope, moment),
+            correlation_ids=envelope.correlation_ids,
+        )
+        problems = self.apply_run(run, envelope)
+        self._stores.touched(sow)
+        return [self._reject(place, problem, envelope) for place, problem in problems]
+
+    def _expire(self, envelope: Envelope, now: int) -> Field:
+        """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
+        sow, lifetimes = self._sow, envelope.lifetimes
+        if not lifetimes:
+            return sow.expires(envelope.expiration, now)
+        return [sow.expires(lifetime, now) for lifetime in lifetimes]
+
+    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+        """Put the records of a run, and announce the changes.
+
+        Args:
+            run: the records.
+            envelope: their origin.
+
+        Returns:
+            The places of the records that cannot be stored, each with the reason.
+        """
+        if not self._sow.takes_runs or self._followers or self.asks_for_changes:
+            return self.apply_each(map(run.record, range(len(run.bodies))), envelope)
+        problems: list[tuple[int, StoreError]] = []
+        start, count = 0, len(run.bodies)
+        while start < count:
+            end, problem = self._sow.table.put_run(run, start)
+            if end > start and self._subscriptions:
+                self.announce_run(run.part(start, end), envelope)
+            if problem is not None:
+                problems.append((end, problem))
+                end += 1
+            start = end
+        return problems
+
+    def apply_each(
+        self, records: Iterable[Record], envelope: Envelope
+    ) -> Sequence[tuple[int, StoreError]]:
+        """Put records and announce them one by one, for recipients of changes, not of new states.
+
+        Args:
+            records: the records.
+            envelope: their origin; it has the bookmark of one of them in the end.
+
+        Returns:
+            See `apply_run`.
+        """
+        is_heard = self.has_subscriptions or self.has_followers
+        problems: list[tuple[int, StoreError]] = []
+        for place, record in enumerate(records):
+            try:
+                change = self._sow.apply(record)
+            except StoreError as error:
+                problems.append((place, error))
+                continue
+            if is_heard:
+                own = envelope.marked(record.correlation_id)
+                own.bookmark = record.bookmark
+                self.announce(change, own, MATCH)
+        return problems
+
+    def _publish_one_by_one(
+        self, bodies: Sequence[bytes], envelope: Envelope
+    ) -> Sequence[Rejection]:
+        rejections: list[Rejection] = []
+        for position, body in enumerate(bodies):
+            own = envelope.of_one(position)
+            try:
+                change = self._store(body, own)
+            except tuple(REASONS) as error:
+                rejections.append(self._reject(position, error, envelope))
+            else:
+                self.announce(change, own, MATCH)
+        self._stores.touched(self._sow)
+        return rejections
+
+    def _reject(self, position: int, error: Exception, envelope: Envelope) -> Rejection:  # noqa: ARG002 - for recorded topics
+        """Return the rejection of a message."""
+        return Rejection(position, REASONS[type(error)], str(error))
+
+    @property
+    def keeper(self) -> SowTopic:
+        """The records, which other names may share."""
+        return self._sow
+
+    def delete(self, states: Sequence[tuple[str, int]], envelope: Envelope) -> int:
+        """Delete records, and notify subscribers of each before the next one is deleted.
+
+        Args:
+            states: the records, by their SOW keys and the sequences of their states; records that
+                are gone already, or have another state by now, are skipped.
+            envelope: the origin of the command.
+
+        Returns:
+            The number of records deleted.
+
+        Raises:
+            StoreError: the deletions cannot be stored; none has been made.
+            JournalUnavailable: nothing can be recorded.
+        """
+        records = self._sow.in_states(states, self.name)
+        sequence, now = self._place_deletion(records, envelope)
+        deleted = 0
+        try:
+            for record in records:
+                change = self._sow.remove(record, sequence, now)
+                if change is not None:
+                    self.announce(change, envelope, DELETED)
+                    deleted += 1
+        finally:
+            self._stores.touched(self._sow)
+        return deleted
+
+    def _place_deletion(self, records: Sequence[Record], envelope: Envelope) -> tuple[int, int]:
+        """Return a deletion's number in the instance's order of changes, and its time."""
+        self._sow.table.make_room_to_remove(records)
+        return self._stores.next_sequence(), to_nanoseconds(envelope.received)
+
+    def _store(self, body: bytes, envelope: Envelope) -> Change:
+        sow = self._sow
+        return sow.publish(
+            body,
+            to_nanoseconds(envelope.received),
+            self._stores.next_sequence(),
+            topic=self.name,
+            key=envelope.sow_key,
+            delta=envelope.delta,
+            expiration=envelope.expiration,
+            correlation_id=envelope.correlation_id or "",
+            context=envelope.context(self.name, body) if sow.asks_for_context else None,
+        )
+
+    def when_stored(self, then: Settled) -> None:
+        """Call back after putting everything published so far on stable storage, or failing to."""
+        self._stores.when_stored((self._sow,), then)

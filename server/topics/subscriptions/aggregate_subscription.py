@@ -1,0 +1,205 @@
+"""The groups and messages of one aggregated subscription.
+
+Its client sees the groups as it would see the records of a view: a change of a record may change
+one group or two, and each changed group is sent like any changed record (AMPS User Guide,
+Aggregated Subscriptions).
+
+Until the first records of the groups are on their way, changes wait, merged into one for each
+record. Then they are applied, a few at a time, before the subscription is live. A record that
+changes meanwhile waits only if a change of it does already, so that the waiting ones become fewer
+at any rate of publishing.
+
+A paginated subscription sees some of the groups only: they are ordered in a result set of its own,
+from which its page is cut (server/topics/subscriptions/paging/page.py). A subscription to another
+page of the same groups takes them over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_conflation import Form
+from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH, RecordMessage
+from server.topics.subscriptions.paging.page import Page
+from server.topics.subscriptions.paging.result_set import ResultSet
+
+if TYPE_CHECKING:
+    from server.message_types.base import MessageType
+    from server.storage.sow.records import Change
+    from server.storage.views.group_records import GroupRecords
+    from server.storage.views.terms import AggregationTerms
+    from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
+    from server.topics.subscriptions.subscription import Subscription
+
+_AT_ONCE: Final = 100
+"""Changes applied per slice."""
+_WAITING: Final = 500
+"""Bytes that a waiting change takes, apart from the bodies."""
+
+
+class _Waiting(NamedTuple):
+    """A change that is not applied yet.
+
+    Attributes:
+        change: the change of a record.
+        envelope: its origin.
+        reason: the reason of the removal, if the record was removed.
+    """
+
+    change: Change
+    envelope: Envelope
+    reason: str
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        states = (self.change.previous, self.change.record)
+        return _WAITING + sum(len(state.body) for state in states if state is not None)
+
+
+class Aggregate:
+    """The groups that one subscription follows.
+
+    Args:
+        subscription: the subscription.
+        terms: the grouping and the aggregates.
+        deliver: returns the delivery for messages of a form.
+        before: the live subscription that hands its groups over; None if there is none.
+
+    Attributes:
+        groups: the groups; they are filled by the query that the subscription begins with.
+        is_live: whether changes are applied immediately.
+        page: its page of the groups, if it is paginated; None for all groups.
+
+    Raises:
+        BodyError: the message type has no fields of such names.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_deliveries",
+        "_differ",
+        "_is_catching_up",
+        "_is_succeeded",
+        "_subscription",
+        "_waiting",
+        "groups",
+        "is_live",
+        "page",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        terms: AggregationTerms,
+        deliver: Callable[[Form], RecordDelivery],
+        before: Aggregate | None,
+    ) -> None:
+        self._subscription: Final = subscription
+        self._differ: Final = Differ(terms.message_type, terms.key_fields)
+        self._deliver: Final = deliver
+        self._deliveries: Final[dict[Form, RecordDelivery]] = {}
+        self._is_succeeded = False
+        self.is_live = before is not None
+        self.groups: Final[GroupRecords] = (
+            terms.groups(
+                subscription.filter, subscription.subscriber.hold, subscription.permit.select
+            )
+            if before is None
+            else before.hand_over()
+        )
+        self.page: Final = self._page(terms.message_type, before)
+        self._waiting: Final[dict[tuple[str, str], _Waiting]] = {}
+        self._is_catching_up = False
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Apply a change of a record, or queue it. See `RecordAudience.announce`."""
+        key = change.topic, change.key
+        earlier = self._waiting.get(key)
+        if self.is_live or (self._is_catching_up and earlier is None):
+            self._apply(change, envelope, reason)
+            return
+        if earlier is not None:
+            change = change._replace(previous=earlier.change.previous)
+            self._subscription.subscriber.hold(-earlier.size)
+        waiting = self._waiting[key] = _Waiting(change, envelope, reason)
+        self._subscription.subscriber.hold(waiting.size)
+
+    def catch_up(self) -> bool:
+        """Apply some of the waiting changes; return True if there are more."""
+        self._is_catching_up = True
+        for key in list(islice(self._waiting, _AT_ONCE)):
+            waiting = self._waiting.pop(key)
+            self._subscription.subscriber.hold(-waiting.size)
+            self._apply(*waiting)
+        self.is_live = not self._waiting
+        return not self.is_live
+
+    def hand_over(self) -> GroupRecords:
+        """Return the groups, for a subscription that replaces this one."""
+        self._is_succeeded = True
+        return self.groups
+
+    def end(self) -> None:
+        """Release everything; the subscription has ended."""
+        self._subscription.subscriber.hold(-sum(one.size for one in self._waiting.values()))
+        self._waiting.clear()
+        if self.page is not None:
+            self.page.end()
+        if not self._is_succeeded:
+            self.groups.drop()
+
+    def _page(self, message_type: MessageType, before: Aggregate | None) -> Page | None:
+        """Return the page, if paginated; it uses the previous page's result set if possible."""
+        subscription, terms = self._subscription, self._subscription.page
+        if terms is None:
+            return None
+        results: ResultSet | None = None
+        if before is not None and before.page is not None:
+            results = before.page.results_in(terms.order_by)
+        if results is None:
+            results = ResultSet(message_type, terms.order_by)
+        page = Page(subscription, terms, results, self.groups.find, self._differ, self._deliver)
+        results.attach(page)
+        return page
+
+    def _apply(self, change: Change, envelope: Envelope, reason: str) -> None:
+        for changed in self.groups.take(change, envelope):
+            state = changed.record or changed.previous
+            if state is None:
+                continue
+            gone = DELETED if reason == MATCH else reason
+            message = RecordMessage(
+                changed.key,
+                state.body,
+                None if changed.previous is None else changed.previous.body,
+                Envelope(None, envelope.received),
+                self._differ,
+                gone if changed.record is None else MATCH,
+                "",
+                state,
+            )
+            if self.page is not None:
+                self.page.results.take(changed.record, changed.previous, message)
+            else:
+                self._tell(self._form(changed), message)
+
+    def _tell(self, form: Form | None, message: RecordMessage) -> None:
+        if form is None:
+            return
+        delivery = self._deliveries.get(form)
+        if delivery is None:
+            delivery = self._deliveries[form] = self._deliver(form)
+        delivery.deliver(message)
+
+    def _form(self, changed: Change) -> Form | None:
+        """Return the form of a message about a group; None for no message."""
+        if changed.record is None:
+            return Form.LEAVING if self._subscription.tracks_focus else None
+        if changed.previous is None or not self._subscription.delta or not self._differ.works:
+            return Form.WHOLE
+        return Form.DELTA

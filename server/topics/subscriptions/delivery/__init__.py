@@ -1,0 +1,1 @@
+"""Delivery: frames messages for their subscribers, and buffers the output."""

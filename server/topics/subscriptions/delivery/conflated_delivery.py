@@ -1,0 +1,81 @@
+"""Conflation of messages of topics without records: of several, the last one is sent.
+
+Source: AMPS User Guide, Conflated Subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.delivery.conflation import Conflater
+    from server.topics.subscriptions.delivery.delivery import Delivery
+    from server.topics.subscriptions.delivery.envelope import Envelope
+
+
+class _PendingMessage:
+    """A message of a topic without records; a later one replaces it.
+
+    Timestamp and bookmark are those of the first one: they tell since when the subscriber has been
+    waiting, and where to resume without a gap (AMPS User Guide, Conflated Subscriptions; Conflation
+    and Bookmark Subscriptions).
+    """
+
+    __slots__ = ("_bookmark", "_delivery", "_envelope", "_received", "body")
+
+    def __init__(self, body: bytes, envelope: Envelope, delivery: Delivery) -> None:
+        self.body = body
+        self._envelope = envelope
+        self._received, self._bookmark = envelope.received, envelope.bookmark
+        self._delivery = delivery
+
+    @property
+    def size(self) -> int:
+        """See `Pending.size`."""
+        return len(self.body)
+
+    def absorb(self, later: Self) -> None:
+        """See `Pending.absorb`."""
+        self.body = later.body
+        self._envelope = later._envelope
+        self._delivery = later._delivery
+
+    def release(self) -> None:
+        """See `Pending.release`."""
+        envelope = self._envelope.held_since(self._received, self._bookmark)
+        self._delivery.deliver((self.body,), envelope)
+
+
+class ConflatedDelivery:
+    """Passes messages of one topic to a subscription's conflater.
+
+    Args:
+        conflater: holds messages until their interval has passed.
+        topic: the topic's name.
+        seen: returns the fields of a body that the subscriber may see.
+        delivery: delivers released messages.
+    """
+
+    __slots__ = ("_conflater", "_delivery", "_seen", "_topic")
+
+    def __init__(
+        self,
+        conflater: Conflater,
+        topic: str,
+        seen: Callable[[bytes], bytes],
+        delivery: Delivery,
+    ) -> None:
+        self._conflater = conflater
+        self._seen = seen
+        self._topic = topic
+        self._delivery = delivery
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Conflate messages; those without a conflation key are delivered at once."""
+        for body in bodies:
+            key = self._conflater.key(self._topic, self._seen(body), envelope.record_sow_key)
+            if key is None:
+                self._delivery.deliver((body,), envelope)
+            else:
+                self._conflater.take(key, _PendingMessage(body, envelope, self._delivery))

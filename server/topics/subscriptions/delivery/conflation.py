@@ -1,0 +1,200 @@
+"""Conflation: of several messages with the same key in an interval, a subscriber gets the last.
+
+The timer of a key starts with its first message, which therefore waits for the whole interval as
+well; later messages replace it without a change of its due time. All intervals of a subscription
+are equal, so that messages fall due in the order in which their keys appeared: one queue and one
+timer serve any number of keys. Due messages are released in time slices, since a client may have
+very many subscriptions, or keys, that fall due at the same moment; a message that comes before the
+release of its key still replaces the one that waits. With an automatic interval, a client that has
+not read all its data gets another interval.
+
+Waiting messages are charged to the client's memory, by estimate: the bytes of bodies are exact, the
+rest is a constant per message.
+
+Sources: AMPS User Guide, Conflated Subscriptions; Slow Client Management and Capacity Limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from server.topics.subscriptions.delivery.focus_state import Key, Received
+
+if TYPE_CHECKING:
+    from server.message_types.base import Extractor, MessageType
+    from server.message_types.paths import Path
+    from server.util.clock import Timer
+    from server.util.task import Sliced
+
+AUTOMATIC_INTERVAL: Final = 0.1
+"""Seconds between two checks whether a client keeps up, where the interval is `auto`."""
+
+_AT_ONCE: Final = 16
+"""Messages released between two looks at the clock."""
+
+_MESSAGE: Final = 600
+"""Bytes that a waiting message takes, apart from its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflationTerms:
+    """The conflation options of a subscription.
+
+    Attributes:
+        interval: seconds.
+        automatic: whether the interval is extended while the client does not keep up.
+        keys: the fields that form the conflation key; if empty, the SOW key is used.
+    """
+
+    interval: float
+    automatic: bool
+    keys: tuple[Path, ...]
+
+
+class Pending(Protocol):
+    """A message that waits for its interval to pass."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of bodies that are kept for the client."""
+
+    def absorb(self, later: Self) -> None:
+        """Replace or merge this message with a later one of the same key."""
+
+    def release(self) -> None:
+        """Send this message to the client."""
+
+
+class Conflater:
+    """The messages of one subscription that wait for their interval to pass.
+
+    Args:
+        terms: the conflation options.
+        message_type: extracts keys from bodies.
+        clock: the timer.
+        is_behind: returns whether the client has unread data.
+        flush: called after messages have been delivered.
+        hold: charges bytes to the client, negative to release.
+        has_all_that_matches: whether the subscription is for records, and its client had all
+            matching ones when it began.
+        slices: queues the release of due messages for time slices, with the client's name; None if
+            the clock is the time of a replay, which continues when all due messages have left.
+
+    Attributes:
+        received: the client's states of records, for `oof` messages; None if they follow from the
+            records (server/topics/subscriptions/delivery/record_conflation.py).
+        doing: see `Sliced.doing`.
+    """
+
+    def __init__(
+        self,
+        terms: ConflationTerms,
+        message_type: MessageType,
+        clock: Timer,
+        is_behind: Callable[[], bool],
+        flush: Callable[[], None],
+        hold: Callable[[int], None],
+        *,
+        has_all_that_matches: bool = False,
+        slices: tuple[Callable[[Sliced], None], str] | None = None,
+    ) -> None:
+        self.received: Received | None = None if has_all_that_matches else Received(hold)
+        self._terms = terms
+        self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
+        self._clock = clock
+        self._is_behind = is_behind
+        self._flush = flush
+        self._hold = hold
+        self._pending: dict[Key, tuple[float, Pending]] = {}
+        self._cancel: Callable[[], None] | None = None
+        self._is_leaving = False
+        self._queue: Callable[[Sliced], None] | None = None
+        client = ""
+        if slices is not None:
+            self._queue, client = slices
+        self.doing: Final = client, "conflation"
+
+    @property
+    def waiting(self) -> int:
+        """Number of waiting messages."""
+        return len(self._pending)
+
+    def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
+        """Return the conflation key of a message; None if it has neither key fields nor SOW key."""
+        if self._extract is not None:
+            return topic, repr(self._extract(body))
+        return None if sow_key is None else (topic, sow_key)
+
+    def take(self, key: Key, message: Pending) -> None:
+        """Queue a message, or merge it into a waiting one with the same key."""
+        waiting = self._pending.get(key)
+        if waiting is not None:
+            _, earlier = waiting
+            size = earlier.size
+            earlier.absorb(message)
+            self._hold(earlier.size - size)
+            return
+        self._hold(_MESSAGE + message.size)
+        self._pending[key] = self._clock.steady() + self._terms.interval, message
+        if self._cancel is None and not self._is_leaving:
+            self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
+
+    def release_some(self, most: int) -> bool:
+        """Release the messages that have waited longest, due or not.
+
+        Args:
+            most: number of messages.
+
+        Returns:
+            Whether more messages wait.
+        """
+        for key in list(islice(self._pending, most)):
+            self._release(key)
+        return bool(self._pending)
+
+    def close(self) -> None:
+        """Drop waiting messages; the subscription has ended."""
+        self._hold(-sum(_MESSAGE + message.size for _, message in self._pending.values()))
+        self._pending.clear()
+        if self.received is not None:
+            self.received.close()
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+
+    def _deliver_due(self) -> None:
+        self._cancel = None
+        if self._terms.automatic and self._is_behind():
+            self._cancel = self._clock.call_later(self._terms.interval, self._deliver_due)
+        elif self._queue is not None:
+            self._is_leaving = True
+            self._queue(self)
+        else:
+            if self._release_due(self._clock.steady(), _AT_ONCE):
+                self._cancel = self._clock.call_later(0, self._deliver_due)
+            self._flush()
+
+    def step(self) -> bool:
+        """Release some of the due messages. See `Sliced.step`."""
+        self._is_leaving = self._release_due(self._clock.steady(), _AT_ONCE)
+        return self._is_leaving
+
+    def _release_due(self, now: float, most: int) -> bool:
+        """Release up to `most` due messages; return True if more may be due."""
+        for _ in range(most):
+            if not self._pending:
+                return False
+            key, (due, _) = next(iter(self._pending.items()))
+            if due > now:
+                self._cancel = self._clock.call_later(due - now, self._deliver_due)
+                return False
+            self._release(key)
+        return bool(self._pending)
+
+    def _release(self, key: Key) -> None:
+        _, message = self._pending.pop(key)
+        self._hold(-_MESSAGE - message.size)
+        message.release()

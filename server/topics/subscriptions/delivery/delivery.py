@@ -1,0 +1,129 @@
+"""Framing of a topic's messages for one connection.
+
+All subscriptions that a connection has on a topic, with messages in the same form, share one
+delivery: the message is sent once, with the ids of all of them (AMPS User Guide, Subscriptions).
+The header is prepared when the set of ids is known; only the body's length and, rarely, a few more
+keys vary from message to message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from amperage.wire.frame_slices import Places, framed
+from amperage.wire.framing import frame_head
+from amperage.wire.header import json_text
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.message_batch import MessageRun
+from server.topics.subscriptions.delivery.outbox import LARGE_BODY
+from server.topics.subscriptions.delivery.presentation import Presentation
+from server.topics.subscriptions.limits.failures import give_up_on
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.subscription import Subscription
+
+
+class Delivery(Protocol):
+    """Delivers messages of a topic to the subscriptions that it was made for."""
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Deliver messages.
+
+        Args:
+            bodies: the messages' bodies, in order.
+            envelope: their common properties.
+        """
+
+
+class Writer(Protocol):
+    """Takes frames for a connection: its outbox, or a `CountedOutbox`."""
+
+    def write(self, data: bytes, /) -> None:
+        """Append one frame."""
+
+    def write_run(self, data: bytes, messages: int, /) -> None:
+        """Append several frames."""
+
+
+Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
+"""A delivery, and the subscriptions that it was made for."""
+
+
+def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope) -> None:
+    """Deliver messages; a failed delivery ends its subscriptions (see `Failures`).
+
+    Args:
+        recipients: the deliveries with their subscriptions.
+        bodies: the messages' bodies, in order.
+        envelope: their common properties.
+    """
+    for delivery, subscriptions in recipients:
+        try:
+            delivery.deliver(bodies, envelope)
+        except Exception as error:  # no error of a subscription may fail the publish
+            give_up_on(subscriptions, error)
+
+
+def header_start(topic: str) -> bytes:
+    """Return the header of messages of a topic, up to the length of the body."""
+    return b'{"c":"p","t":' + json_text(topic)
+
+
+class DirectDelivery:
+    """Writes messages to a connection's outbox immediately, without conflation.
+
+    Args:
+        outbox: takes frames for the connection.
+        topic: the topic's name as subscribers see it.
+        sub_ids: the ids of the subscriptions that get the messages, in order of creation.
+        presentation: the form of their messages.
+    """
+
+    __slots__ = ("_frames", "_further_keys", "_left", "_outbox", "_present", "_right")
+
+    def __init__(
+        self, outbox: Writer, topic: str, sub_ids: Sequence[str], presentation: Presentation
+    ) -> None:
+        self._outbox = outbox
+        self._present = presentation.present if presentation.changes_bodies else None
+        self._further_keys = presentation.keys if presentation.asks_for_keys else None
+        self._frames = presentation.frames
+        self._left = header_start(topic)
+        self._right = presentation.header_end(sub_ids)
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Frame messages and write them to the connection's outbox."""
+        if self._present is not None:
+            bodies = self._present(bodies)
+        keys = envelope.keys
+        if self._further_keys is not None:
+            keys += self._further_keys(envelope)
+        if len(bodies) == 1 and not isinstance(bodies, Places) and len(bodies[0]) >= LARGE_BODY:
+            self._deliver_large(bodies[0], keys)
+            return
+        data = framed(bodies, self._left, keys + self._right)
+        self._outbox.write_run(data, len(bodies))
+
+    def _deliver_large(self, body: bytes, keys: bytes) -> None:
+        """Write a message to the outbox in two parts, the second of which is the body itself."""
+        size = len(body)
+        header = self._left + b',"l":%d' % size + keys + self._right
+        self._outbox.write_run(frame_head(header, size), 0)
+        self._outbox.write(body)
+
+    def deliver_run(self, run: MessageRun) -> None:
+        """Frame messages that have bookmarks of their own, and write them to the outbox."""
+        self._outbox.write_run(self._frames(run, self._left, self._right), len(run))
+
+
+def deliver_run(run: MessageRun, delivery: Delivery) -> None:
+    """Deliver messages that have bookmarks of their own.
+
+    A delivery that does not frame them directly gets them one by one.
+    """
+    if isinstance(delivery, DirectDelivery):
+        delivery.deliver_run(run)
+        return
+    for position, body in enumerate(run.bodies):
+        delivery.deliver((body,), run.envelope(position))

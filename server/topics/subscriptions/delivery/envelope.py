@@ -1,0 +1,187 @@
+"""Properties common to the messages of one run, apart from topic and recipients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Self
+
+from amperage.wire.header import json_text
+from server.expressions.message_context import MessageContext
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.client import Client
+
+
+class Envelope:
+    """The origin of messages, the options their publisher gave, and the header keys for both.
+
+    Args:
+        publisher: the client that published them; None for the server's own messages.
+        received: when they were received, in seconds since 1970.
+        correlation_id: the publisher's correlation id.
+        sow_key: the SOW key that the publisher gave.
+        expiration: lifetime in seconds, 0 for no limit; None for the topic's default.
+        delta: whether they contain only changed fields.
+        sequence: the publisher's sequence number of a message, 0 for none.
+
+    Attributes:
+        sequences: of a run, the publisher's sequence number of each message; empty if it gives
+            none, or where they do not matter.
+        correlation_ids: of a run, the id of each message; empty if all have the envelope's.
+        lifetimes: of a run, the lifetime of each message; empty if all have the envelope's.
+        bookmark: the name of a message in the transaction log, empty for none.
+        keys: header keys that all of them carry, as JSON text, each with its leading comma.
+    """
+
+    __slots__ = (
+        "bookmark",
+        "correlation_id",
+        "correlation_ids",
+        "delta",
+        "expiration",
+        "keys",
+        "lifetimes",
+        "publisher",
+        "received",
+        "sequence",
+        "sequences",
+        "sow_key",
+    )
+
+    is_replicated = False
+    """Whether the messages were published to another instance."""
+
+    def __init__(
+        self,
+        publisher: Client | None,
+        received: float,
+        correlation_id: str | None = None,
+        sow_key: str | None = None,
+        expiration: int | None = None,
+        *,
+        delta: bool = False,
+        sequence: int = 0,
+    ) -> None:
+        self.publisher = publisher
+        self.received = received
+        self.correlation_id = correlation_id
+        self.sow_key = sow_key
+        self.expiration = expiration
+        self.delta = delta
+        self.sequence = sequence
+        self.sequences: Sequence[int] = ()
+        self.correlation_ids: Sequence[str] = ()
+        self.lifetimes: Sequence[int] = ()
+        self.bookmark = ""
+        self.keys = correlation_key(correlation_id)
+        if publisher is not None and publisher.user:
+            self.keys += b',"user_id":' + json_text(publisher.user)
+
+    @property
+    def client_name(self) -> str:
+        """The name of the publishing client; empty for the server itself."""
+        return "" if self.publisher is None else self.publisher.client_name
+
+    @property
+    def timestamp_key(self) -> bytes:
+        """The header key of the receive time, for subscriptions with timestamps."""
+        return b',"ts":"%s"' % iso_timestamp(self.received).encode()
+
+    @property
+    def bookmark_key(self) -> bytes:
+        """The header key of the bookmark, for subscriptions with bookmarks; empty for none."""
+        return b',"bm":"%s"' % self.bookmark.encode() if self.bookmark else b""
+
+    def held_since(self, received: float, bookmark: str) -> Self:
+        """Return this envelope with the receive time and the bookmark of another one."""
+        held = copy(self)
+        held.received, held.bookmark = received, bookmark
+        return held
+
+    def of_one(self, position: int) -> Self:
+        """Return this envelope for one message of the run, which is published by itself."""
+        own, marks, lifetimes = self, self.correlation_ids, self.lifetimes
+        if marks or lifetimes:
+            own = copy(self)
+            own.correlation_ids, own.lifetimes = (), ()
+            if lifetimes:
+                own.expiration = lifetimes[position]
+            if marks:
+                own = own.marked(marks[position])
+        if self.sequences:
+            own.sequence = self.sequences[position]
+        return own
+
+    def marked(self, correlation_id: str) -> Self:
+        """Return this envelope for a message of the run with its correlation id, or with none."""
+        if correlation_id == (self.correlation_id or ""):
+            return self
+        own = copy(self)
+        own.correlation_id = correlation_id or None
+        others = self.keys[len(correlation_key(self.correlation_id)) :]
+        own.keys = correlation_key(correlation_id) + others
+        return own
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """Return optional header keys, as JSON text, each with its leading comma.
+
+        Args:
+            timestamp: include when the server received the message.
+            bookmark: include its name in the transaction log.
+            record: include the SOW key of its record, if only the envelope knows that: topics with
+                records know the keys of their records themselves.
+        """
+        keys = self.timestamp_key if timestamp else b""
+        if bookmark:
+            keys += self.bookmark_key
+        return keys + self.record_key if record else keys
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """The SOW key of the record that a message has become, if only the envelope knows it."""
+        return None
+
+    @property
+    def record_key(self) -> bytes:
+        """The header key for that SOW key; empty if there is none."""
+        key = self.record_sow_key
+        return b"" if key is None else b',"k":' + json_text(key)
+
+    def context(self, topic: str, body: bytes) -> MessageContext:
+        """Return the properties of a message that filter functions may ask for."""
+        context = MessageContext()
+        context.topic_name = topic
+        context.message_size = len(body)
+        context.correlation_id = self.correlation_id
+        context.bookmark = self.bookmark or None
+        self.describe_publisher(context)
+        return context
+
+    def describe_publisher(self, context: MessageContext) -> None:
+        """Set the properties of the publisher that filter functions may ask for."""
+        publisher = self.publisher
+        if publisher is not None:
+            context.client_name = publisher.client_name
+            context.client_version = publisher.client_version
+            context.user = publisher.user
+            context.connection_name = publisher.connection_name
+            context.remote_address = publisher.address
+
+
+def correlation_key(correlation_id: str | None) -> bytes:
+    """Return the header key of a correlation id, as JSON text with leading comma, or nothing."""
+    return b',"x":' + json_text(correlation_id) if correlation_id else b""
+
+
+def iso_timestamp(seconds: float) -> str:
+    """Format a time as AMPS does: 20261120T192011.518031Z."""
+    whole, microseconds = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_iso_second(whole)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _iso_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S")

@@ -1,0 +1,69 @@
+"""States of records that a client has, kept for its `oof` messages.
+
+With conflation the state in an `oof` is the one sent last, and not the record's state before its
+last change (AMPS User Guide, Out-of-Focus Messages). It is charged to the client's memory (Slow
+Client Management and Capacity Limits): bodies are counted, the rest is an estimate.
+
+The states are kept if they do not follow from the records: for plain subscriptions, pages and
+groups (see server/topics/subscriptions/delivery/record_conflation.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+Key: TypeAlias = tuple[str, str]
+"""The conflation key of a message: the topic, and the values of the key fields."""
+
+_ENTRY: Final = 300
+"""Bytes that an entry takes, apart from the body."""
+
+
+class Received:
+    """Bodies last sent to a client, by key.
+
+    Args:
+        hold: charges bytes to the client, negative to release.
+    """
+
+    __slots__ = ("_bodies", "_hold", "_is_counted")
+
+    def __init__(self, hold: Callable[[int], None]) -> None:
+        self._hold: Final = hold
+        self._bodies: Final[dict[Key, bytes]] = {}
+        self._is_counted = True
+
+    def get(self, key: Key) -> bytes | None:
+        """Return the body that the client has; None if it has none."""
+        return self._bodies.get(key)
+
+    def put(self, key: Key, body: bytes) -> None:
+        """Record that a body is sent to the client."""
+        earlier = self._bodies.get(key)
+        self._bodies[key] = body
+        self._count(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
+
+    def pop(self, key: Key) -> bytes | None:
+        """Remove and return the client's body; None if it has none."""
+        body = self._bodies.pop(key, None)
+        if body is not None:
+            self._count(-_ENTRY - len(body))
+        return body
+
+    def close(self) -> None:
+        """Stop charging: the subscription has ended. Its successor may take over the bodies."""
+        self._count(-self._size())
+        self._is_counted = False
+
+    def reopen(self) -> None:
+        """Charge again: another subscription takes over from the one that has ended."""
+        self._is_counted = True
+        self._count(self._size())
+
+    def _size(self) -> int:
+        return sum(_ENTRY + len(body) for body in self._bodies.values())
+
+    def _count(self, size: int) -> None:
+        if self._is_counted:
+            self._hold(size)

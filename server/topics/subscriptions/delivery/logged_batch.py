@@ -1,0 +1,145 @@
+"""Messages of the log, in the form that matching, framing and conflation use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Self
+
+from amperage.wire.header import json_text
+from server.expressions.message_context import MessageContext
+from server.storage.journal.format.entry import NO_ORIGIN
+from server.storage.journal.format.layout import decode_text
+from server.topics.subscriptions.delivery.envelope import Envelope, correlation_key
+from server.topics.subscriptions.delivery.logged_frames import frames
+
+if TYPE_CHECKING:
+    from server.storage.journal import Entry, Origin, PackedRun
+
+_MICROSECONDS: Final = 1e6
+
+
+class LoggedEnvelope(Envelope):
+    """The properties of a log entry's message, apart from the body.
+
+    Args:
+        entry: the entry.
+    """
+
+    __slots__ = ("_entry", "_further_keys", "_further_wanted")
+
+    def __init__(self, entry: Entry) -> None:  # no super().__init__(): one is made per message
+        self._entry = entry
+        self._further_keys = b""
+        self._further_wanted = (False, False, False)
+        self.publisher = None
+        self.received = entry.timestamp / _MICROSECONDS
+        self.correlation_id = self.sow_key = self.expiration = None
+        self.delta = False
+        self.sequence = entry.sequence
+        self.bookmark = f"{entry.client}|{entry.sequence}|"
+        self.keys = _origin_key(entry.origin)
+        if entry.correlation_id:
+            self.correlation_id = decode_text(entry.correlation_id)
+            self.keys = correlation_key(self.correlation_id) + self.keys
+
+    def further_keys(self, *, timestamp: bool, bookmark: bool, record: bool) -> bytes:
+        """See `Envelope.further_keys`. Cached, as most subscribers get the same keys."""
+        wanted = timestamp, bookmark, record
+        if wanted != self._further_wanted:
+            entry = self._entry
+            keys = self.bookmark_key if bookmark else b""
+            if timestamp:
+                keys += self.timestamp_key
+            if record and (entry.sow_key or entry.given_key):
+                keys += self.record_key
+            self._further_wanted, self._further_keys = wanted, keys
+        return self._further_keys
+
+    def held_since(self, received: float, bookmark: str) -> Self:
+        """See `Envelope.held_since`."""
+        held = super().held_since(received, bookmark)
+        held._further_keys = b""  # noqa: SLF001 - a copy of this one
+        held._further_wanted = (False, False, False)  # noqa: SLF001 - a copy of this one
+        return held
+
+    @property
+    def record_sow_key(self) -> str | None:
+        """See `Envelope.record_sow_key`."""
+        entry = self._entry
+        if entry.given_key:
+            return decode_text(entry.given_key)
+        return str(entry.sow_key) if entry.sow_key else None
+
+    def context(self, topic: str, body: bytes) -> MessageContext:
+        """Return the properties of a message of the log that filter functions may ask for."""
+        entry = self._entry
+        context = MessageContext()
+        context.topic_name = topic
+        context.message_size = len(body)
+        context.correlation_id = self.correlation_id
+        context.bookmark = self.bookmark
+        context.last_updated = self.received
+        context.user = entry.origin.auth_id or None
+        context.sow_key = self.record_sow_key
+        if context.sow_key is not None:
+            context.sow_key_hash = entry.sow_key or None
+        return context
+
+
+class LoggedRun:
+    """Consecutive messages of one user to one topic; see `MessageRun`.
+
+    Args:
+        run: their entries, which have no extras.
+    """
+
+    __slots__ = ("_bodies", "_run")
+
+    def __init__(self, run: PackedRun) -> None:
+        self._run = run
+        self._bodies: Sequence[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self._run)
+
+    @property
+    def bodies(self) -> Sequence[bytes]:
+        """See `MessageRun`."""
+        if self._bodies is None:
+            self._bodies = self._run.data()
+        return self._bodies
+
+    def frames(
+        self,
+        left: bytes,
+        right: bytes,
+        presented: Sequence[bytes] | None,
+        *,
+        timestamp: bool,
+        bookmark: bool,
+        record: bool,
+    ) -> bytes:
+        """See `MessageRun`. The order of the keys is that of `LoggedEnvelope`."""
+        run = self._run
+        keys = _origin_key(run.origin)
+        return frames(
+            run.records, run.bodies, presented, left, keys, right, bookmark, timestamp, record
+        )
+
+    def envelope(self, position: int) -> LoggedEnvelope:
+        """See `MessageRun`."""
+        return LoggedEnvelope(self._run.entry(position))
+
+    def pick(self, positions: Sequence[int]) -> LoggedRun:
+        """Return some of the messages."""
+        return LoggedRun(self._run.pick(positions))
+
+
+def _origin_key(origin: Origin) -> bytes:
+    return b"" if origin is NO_ORIGIN else _user_key(origin.auth_id)
+
+
+@lru_cache(maxsize=1024)
+def _user_key(user: str) -> bytes:
+    return b',"user_id":' + json_text(user) if user else b""

@@ -1,0 +1,298 @@
+"""The output buffer of a connection: bytes that wait to be written to its socket.
+
+All bytes that one iteration of the event loop has for a connection are collected here and leave in
+one write. An outbox that gets its first bytes adds itself to the engine's list of outboxes to
+flush, so that the cost of a flush grows with the number of connections that have output.
+
+The results of a query take many iterations, and must arrive before all output written after the
+query began (AMPS User Guide, Overview of SOW Queries). For them a `Reservation` is made: a position
+in the stream that is filled incrementally, while later output waits behind it. The first
+reservation is filled before the next.
+
+    leaving now | reservation, filling | behind it | next reservation | behind that
+
+A write is a system call, which costs more than all other work on a short message. Writes to very
+many connections would make an iteration long. So outboxes are flushed for the length of a time
+slice, those first that have waited longest. Output added to the others meanwhile leaves with their
+flush.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from server.topics.subscriptions.traffic import Traffic
+from server.util.counters import Tally
+
+_FLUSHED_BETWEEN_LOOKS: Final = 8
+"""Outboxes flushed between two looks at the clock: some dozen microseconds each."""
+
+_FULL_WRITE: Final = 64 * 1024
+"""Bytes of output at which waiting for more saves nothing."""
+
+LARGE_BODY: Final = 256 * 1024
+"""Bytes of a body that is written separately from its head, so that all subscribers share it, and
+nothing copies it."""
+
+
+class Outbox:
+    """Collects bytes for one connection until the next flush.
+
+    Args:
+        waiting: the engine's list of outboxes that have output.
+        traffic: counts all output except plain deliveries; see `counted`.
+        sink: takes the collected bytes; the connection's write.
+        takes_parts: whether the sink takes messages in several calls.
+
+    Attributes:
+        bytes_out: bytes written to the sink.
+        traffic: see above.
+        messages_out: messages written to the sink: one per call of `write`, see `write_run`.
+    """
+
+    __slots__ = (
+        "_has_parts",
+        "_is_closed",
+        "_last",
+        "_ready",
+        "_reservations",
+        "_sink",
+        "_takes_parts",
+        "_waiting",
+        "bytes_out",
+        "messages_out",
+        "traffic",
+    )
+
+    def __init__(
+        self,
+        waiting: list[Outbox],
+        traffic: Traffic,
+        sink: Callable[[bytes], None],
+        *,
+        takes_parts: bool = False,
+    ) -> None:
+        self.traffic: Final = traffic
+        self._waiting = waiting
+        self._sink = sink
+        self._takes_parts = takes_parts
+        self._has_parts = False  # whether a message in parts has been written
+        self._ready: list[bytes] = []
+        # where `write` appends; never empty behind a reservation, always empty when closed
+        self._last = self._ready
+        self._reservations: deque[Reservation] = deque()
+        self._is_closed = False
+        self.bytes_out = 0
+        self.messages_out = 0
+
+    def close(self) -> None:
+        """Take no more bytes. Earlier ones still leave, unless they wait for a reservation."""
+        self._is_closed = True
+        self._last = []
+
+    def write(self, data: bytes) -> None:
+        """Append bytes to the next flush, or behind the last reservation."""
+        if not self._last:
+            if self._is_closed:
+                return
+            self._waiting.append(self)
+        self._last.append(data)
+
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Append bytes that are several messages, or none: a part of one."""
+        if not messages and self._takes_parts:
+            self._has_parts = True
+        self.messages_out += messages - 1
+        self.write(data)
+
+    def counted(self, tally: Tally) -> CountedOutbox:
+        """Return a writer to this outbox that counts messages in `tally`; see `Traffic`."""
+        return CountedOutbox(self, tally)
+
+    def flush(self) -> None:
+        """Write all bytes that may leave to the connection, in one piece."""
+        chunks = self._ready
+        if not chunks:  # it has been flushed already, outside of `Outboxes.flush`
+            return
+        if self._has_parts:
+            self._flush_parts()
+            return
+        if len(chunks) == 1:
+            data = chunks[0]
+            self.messages_out += 1
+        else:
+            data = b"".join(chunks)
+            self.messages_out += len(chunks)
+        self.bytes_out += len(data)
+        chunks.clear()
+        self._sink(data)
+
+    def _flush_parts(self) -> None:
+        """Do the same with large parts, each of which is written as it is, without a copy."""
+        chunks, self._has_parts = self._ready[:], False
+        self._ready.clear()
+        self.messages_out += len(chunks)
+        self.bytes_out += sum(map(len, chunks))
+        small: list[bytes] = []
+        for chunk in chunks:
+            if len(chunk) < LARGE_BODY:
+                small.append(chunk)
+                continue
+            if small:
+                self._sink(b"".join(small))
+                small = []
+            self._sink(chunk)
+        if small:
+            self._sink(b"".join(small))
+
+    @property
+    def pieces(self) -> int:
+        """Number of `write` calls that the next flush combines."""
+        return len(self._ready)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the next flush."""
+        return sum(map(len, self._ready))
+
+    @property
+    def behind(self) -> int:
+        """Bytes that wait behind results of queries."""
+        return sum(sum(map(len, one.behind)) for one in self._reservations)
+
+    def reserve(self) -> Reservation:
+        """Reserve the current position in the stream."""
+        reservation = Reservation(self)
+        if not self._is_closed:
+            self._reservations.append(reservation)
+            self._last = reservation.behind
+        return reservation
+
+    def release(self, reservation: Reservation) -> None:
+        """Release the bytes behind a reservation that is complete."""
+        reservation.is_open = False
+        while self._reservations and not self._reservations[0].is_open:
+            self.leave(self._reservations.popleft().behind)
+        if not (self._reservations or self._is_closed):
+            self._last = self._ready
+
+    def leave(self, chunks: Iterable[bytes]) -> None:
+        """Append bytes to the next flush."""
+        for chunk in chunks:
+            if chunk and not self._is_closed:
+                if not self._ready:
+                    self._waiting.append(self)
+                self._ready.append(chunk)
+
+
+class CountedOutbox:
+    """A writer to an outbox that counts messages.
+
+    Args:
+        outbox: takes the messages.
+        tally: counts them.
+    """
+
+    __slots__ = ("_outbox", "_tally")
+
+    def __init__(self, outbox: Outbox, tally: Tally) -> None:
+        self._outbox = outbox
+        self._tally = tally
+
+    def write(self, data: bytes) -> None:
+        """See `Outbox.write`."""
+        self._tally.add(1, len(data))
+        self._outbox.write(data)
+
+    def write_run(self, data: bytes, messages: int) -> None:
+        """See `Outbox.write_run`."""
+        self._tally.add(messages, len(data))
+        self._outbox.write_run(data, messages)
+
+
+class Reservation:
+    """A reserved position in the stream of a connection. See `Outbox.reserve`.
+
+    Attributes:
+        behind: bytes that follow this position.
+        is_open: whether more bytes may be inserted.
+    """
+
+    __slots__ = ("_outbox", "behind", "is_open")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.behind: list[bytes] = [b""]  # not empty, so that `write` does not queue a flush
+        self.is_open = True
+
+    def write(self, data: bytes) -> None:
+        """Insert bytes at this position, which has to be the first that is still open."""
+        self._outbox.leave((data,))
+
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Insert bytes that are several messages, or none."""
+        self._outbox.messages_out += messages - 1
+        self.write(data)
+
+    def write_answer(self, data: bytes) -> None:
+        """Insert bytes that are no message, but an answer about messages."""
+        self._outbox.traffic.answers.add(1, len(data))
+        self.write(data)
+
+    def write_results(self, data: bytes, records: int) -> None:
+        """Insert bytes that are results of a query."""
+        self._outbox.traffic.sow.add(records, len(data))
+        self.write_run(data, records)
+
+    def close(self) -> None:
+        """Release the bytes behind; harmless if it is closed already."""
+        if self.is_open:
+            self._outbox.release(self)
+
+    def withdraw(self) -> list[bytes]:
+        """Close, and return the bytes behind instead of releasing them."""
+        behind = self.behind[1:]
+        del self.behind[1:]
+        self.close()
+        return behind
+
+
+class Outboxes:
+    """All outboxes that have output.
+
+    Args:
+        elapsed: a monotonic clock, in seconds.
+
+    Attributes:
+        waiting: the outboxes, those first that have waited longest.
+        traffic: counts all output except plain deliveries.
+    """
+
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self.waiting: list[Outbox] = []
+        self.traffic: Final = Traffic()
+        self._elapsed = elapsed
+
+    @property
+    def is_write_full(self) -> bool:
+        """True if there is so much output that waiting for more would save nothing."""
+        waiting = self.waiting
+        return bool(waiting) and waiting[0].size >= _FULL_WRITE
+
+    def flush(self, end: float, first: int = 0) -> None:
+        """Flush outboxes until the end of the time slice, and at least a few.
+
+        Args:
+            end: the end of the slice, by `elapsed`.
+            first: the position of the first outbox to be flushed.
+        """
+        waiting = self.waiting
+        while first < len(waiting):
+            part = waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
+            del waiting[first : first + _FLUSHED_BETWEEN_LOOKS]
+            for outbox in part:
+                outbox.flush()
+            if self._elapsed() >= end:
+                break

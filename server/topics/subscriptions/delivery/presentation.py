@@ -1,0 +1,136 @@
+"""The form in which a subscriber gets its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amperage.wire.header import json_text
+from server.message_types.base import BodyError, MessageType
+from server.message_types.select_list import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.message_batch import MessageRun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectList:
+    """The fields that a subscriber gets of each message.
+
+    Attributes:
+        text: the list as sent, which identifies it.
+        selection: its parsed form.
+        message_type: parses bodies.
+        is_binding: whether it is an entitlement: a body that cannot be parsed is then replaced by
+            an empty one; otherwise it is sent unchanged.
+    """
+
+    text: str
+    selection: Selection
+    message_type: MessageType
+    is_binding: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SelectList) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def apply(self, body: bytes) -> bytes:
+        """Return a body reduced to the fields of the list."""
+        try:
+            return self.message_type.select(body, self.selection)
+        except BodyError:
+            return b"" if self.is_binding else body
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    """The changes to bodies and headers of the messages of a subscription.
+
+    Attributes:
+        select: the fields that the body is reduced to, None for all of it.
+        permitted: the fields that the subscriber may see, None for all; the others are neither
+            read by its expressions nor sent (AMPS User Guide, Entitlement Select Lists).
+        timestamp: whether the header has the time at which the server received the message.
+        sow_key: whether the header has the SOW key, of messages that have one.
+        bookmark: whether the header has the bookmark, of messages that have one.
+        sub_ids: whether the header has the ids of the subscriptions that the message is for.
+        pretty: formats the body to be readable, None to leave it as it is.
+    """
+
+    select: SelectList | None = None
+    timestamp: bool = False
+    sow_key: bool = True
+    bookmark: bool = False
+    sub_ids: bool = True
+    pretty: Callable[[bytes], bytes] | None = None
+    permitted: SelectList | None = None
+
+    def header_end(self, sub_ids: Sequence[str]) -> bytes:
+        """Return the end of the header of messages for some subscriptions, as JSON text."""
+        return b',"sids":%b}' % json_text(",".join(sub_ids)) if self.sub_ids else b"}"
+
+    @property
+    def changes_bodies(self) -> bool:
+        """True if bodies are not passed on verbatim."""
+        return self.cuts_bodies or self.pretty is not None
+
+    @property
+    def cuts_bodies(self) -> bool:
+        """True if fields of bodies are removed."""
+        return self.select is not None or self.permitted is not None
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """True if headers have more keys than the publisher's options of a message."""
+        return self.timestamp or self.bookmark
+
+    def keys(self, envelope: Envelope) -> bytes:
+        """Return these keys, as JSON text, each with its leading comma."""
+        return envelope.further_keys(
+            timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
+        )
+
+    def frames(self, run: MessageRun, left: bytes, right: bytes) -> bytes:
+        """Return the frames of messages that have individual values of these keys.
+
+        Args:
+            run: the messages.
+            left: the header up to the length of the body.
+            right: the end of the header.
+        """
+        return run.frames(
+            left,
+            right,
+            self.present(run.bodies) if self.changes_bodies else None,
+            timestamp=self.timestamp,
+            bookmark=self.bookmark,
+            record=self.sow_key,
+        )
+
+    def present(self, bodies: Sequence[bytes]) -> Sequence[bytes]:
+        """Return bodies in the subscriber's form."""
+        return [self.finish(self.cut(body)) for body in bodies]
+
+    def cut(self, body: bytes) -> bytes:
+        """Return the selected and permitted fields of a body."""
+        if self.permitted is not None:
+            body = self.permitted.apply(body)
+        return body if self.select is None else self.select.apply(body)
+
+    def seen(self, body: bytes) -> bytes:
+        """Return the permitted fields of a body."""
+        return body if self.permitted is None else self.permitted.apply(body)
+
+    def finish(self, body: bytes) -> bytes:
+        """Return a reduced body in its final formatting."""
+        return body if self.pretty is None else self.pretty(body)
+
+
+AS_PUBLISHED = Presentation()
+"""The form of most subscriptions: bodies verbatim, with the SOW key where there is one."""

@@ -1,0 +1,354 @@
+"""Framing of changes of records for one connection.
+
+A subscription that matches the new state of a record gets it as a `publish`, whole or as a delta; a
+subscription that matched the old state only gets an `oof`. Both carry the SOW key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from amperage.wire.framing import frame
+from amperage.wire.header import json_text
+from server.storage.journal.write.blocks import of_one
+from server.storage.sow.records import to_seconds
+from server.topics.subscriptions.delivery.envelope import Envelope, correlation_key
+from server.topics.subscriptions.delivery.presentation import Presentation
+from server.topics.subscriptions.delivery.record_frames import frames
+
+if TYPE_CHECKING:
+    from server.storage.sow.record_batch import RecordRun
+    from server.storage.sow.records import Record
+    from server.topics.subscriptions.delivery.delta import Differ
+
+MATCH: Final = "match"
+DELETED: Final = "deleted"
+EXPIRED: Final = "expired"
+"""The reasons for which a record goes out of focus (AMPS User Guide, Out-of-Focus Reason Codes)."""
+
+
+class RecordMessage:
+    """One change of a record, as its subscribers see it; caches parts that several of them need.
+
+    Args:
+        key: the SOW key.
+        body: the record's new state; for a removed record, the last one.
+        previous: the state before, None for a new record.
+        envelope: the origin of the change.
+        differ: makes deltas.
+        reason: the reason in `oof` messages.
+        correlation_id: the publisher's correlation id of the record.
+        record: the record, in one of the two states.
+    """
+
+    __slots__ = (
+        "_delta",
+        "_differ",
+        "body",
+        "correlation_id",
+        "envelope",
+        "key",
+        "key_header",
+        "keys",
+        "previous",
+        "reason",
+        "record",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        body: bytes,
+        previous: bytes | None,
+        envelope: Envelope,
+        differ: Differ,
+        reason: str,
+        correlation_id: str,
+        record: Record,
+    ) -> None:
+        self.key = key
+        self.body = body
+        self.previous = previous
+        self.envelope = envelope
+        self.reason = reason
+        self.correlation_id = correlation_id
+        self.key_header = b',"k":' + json_text(key)
+        self.keys = (
+            envelope.keys
+            if correlation_id == (envelope.correlation_id or "")
+            else correlation_key(correlation_id)
+        )
+        self.record = record
+        self._differ = differ
+        self._delta: list[bytes | None] | None = None
+
+    @classmethod
+    def about(cls, record: Record, reason: str, differ: Differ) -> Self:
+        """Return a message about an unchanged record, with the header fields of its publish."""
+        envelope = Envelope(None, to_seconds(record.timestamp))
+        envelope.bookmark = record.bookmark
+        return cls(
+            record.key, record.body, None, envelope, differ, reason, record.correlation_id, record
+        )
+
+    def since(self, earlier: Self) -> Self:
+        """Return a message that merges this change and an earlier one of the same record.
+
+        A record that was removed and inserted again in between is new.
+        """
+        return type(self)(
+            self.key,
+            self.body,
+            None if self.previous is None else earlier.previous,
+            self.envelope,
+            self._differ,
+            self.reason,
+            self.correlation_id,
+            self.record,
+        )
+
+    def barred(self, known: bytes, reason: str) -> Self:
+        """Return this change for a user who is not entitled to the new state.
+
+        Args:
+            known: the body to send instead.
+            reason: the `oof` reason, unless the record was removed.
+        """
+        return type(self)(
+            self.key,
+            known,
+            None,
+            self.envelope,
+            self._differ,
+            reason if self.reason == MATCH else self.reason,
+            self.correlation_id,
+            self.record,
+        )
+
+    def delta(self, presentation: Presentation) -> bytes | None:
+        """Return the differing fields that the presentation includes; None if none differs."""
+        if self.previous is None:
+            return presentation.cut(self.body)
+        if presentation.cuts_bodies:
+            before, now = presentation.cut(self.previous), presentation.cut(self.body)
+            return self._differ.difference(before, now)
+        if self._delta is None:
+            self._delta = [self._differ.difference(self.previous, self.body)]
+        return self._delta[0]
+
+    def only_keys(self, presentation: Presentation) -> bytes:
+        """Return the body of a message in which no field differs: the key fields."""
+        return self._differ.keys_of(presentation.cut(self.body))
+
+    def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
+        """Merge two successive deltas of the record into one."""
+        return self._differ.merge(earlier, later)
+
+
+class Barrier(Protocol):
+    """Limits messages about records that a user is not always entitled to."""
+
+    def told(self, message: RecordMessage) -> RecordMessage:
+        """Return the message to send in place of `message`; itself, if the user may see it."""
+
+    def hid(self, message: RecordMessage) -> bool:
+        """Return True if the state before was hidden, so that a delta would reveal it."""
+
+
+class RecordDelivery(Protocol):
+    """Delivers changes to the subscriptions that it was made for."""
+
+    def deliver(self, message: RecordMessage) -> None:
+        """Deliver a change."""
+
+
+class Writer(Protocol):
+    """Takes bytes for a connection: its outbox, or a reservation in it."""
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+
+    def write_run(self, data: bytes, messages: int) -> None:
+        """Append bytes that are several messages."""
+
+
+class RecordFramer(Protocol):
+    """Frames bodies about records for the subscriptions that it was made for."""
+
+    @property
+    def presentation(self) -> Presentation:
+        """The presentation of the messages."""
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Send a body about a record.
+
+        Args:
+            message: the change of the record.
+            body: the body, with the selected fields only.
+            received: the envelope that supplies the timestamp; None for the message's own.
+        """
+
+
+class Framer:
+    """Writes messages about records to a connection's outbox.
+
+    Args:
+        outbox: takes bytes for the connection.
+        command: `p` or `oof`.
+        topic: the topic's name as subscribers see it.
+        sub_ids: the ids of the subscriptions that get the messages.
+        presentation: the presentation of these subscriptions.
+    """
+
+    __slots__ = ("_command", "_left", "_outbox", "_right", "presentation")
+
+    def __init__(
+        self,
+        outbox: Writer,
+        command: str,
+        topic: str,
+        sub_ids: Sequence[str],
+        presentation: Presentation,
+    ) -> None:
+        self.presentation = presentation
+        self._outbox = outbox
+        self._command = command
+        self._left = b'{"c":%b,"t":%b' % (json_text(command), json_text(topic))
+        self._right = presentation.header_end(sub_ids)
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:
+        """Send a body about a record.
+
+        Args:
+            message: the change of the record.
+            body: the body, with the selected fields only.
+            received: the envelope that supplies the timestamp; None for the message's own.
+        """
+        presentation = self.presentation
+        body = presentation.finish(body)
+        header = b'%b%b%b,"l":%d%b%b%b' % (
+            self._left,
+            message.key_header if presentation.sow_key else b"",
+            b"" if self._command == "p" else b',"reason":"%b"' % message.reason.encode(),
+            len(body),
+            message.keys,
+            presentation.keys(received or message.envelope) if presentation.asks_for_keys else b"",
+            self._right,
+        )
+        self._outbox.write(frame(header, body))
+
+    def write_run(self, run: RecordRun, envelope: Envelope) -> None:
+        """Send the records of a run, whole. The headers are those of `write`.
+
+        Args:
+            run: the records, of one publisher if bookmarks are sent.
+            envelope: their origin, without any correlation id.
+        """
+        presentation, bodies = self.presentation, run.bodies
+        if presentation.changes_bodies:
+            bodies = presentation.present(bodies)
+        keys = envelope.keys
+        if presentation.timestamp:
+            keys += envelope.timestamp_key
+        marks = run.correlation_ids
+        made = frames(
+            self._left,
+            run.keys if presentation.sow_key else (),
+            bodies,
+            [correlation_key(mark) + keys for mark in marks] if marks else keys,
+            of_one(run.publisher, 0),
+            run.numbers if presentation.bookmark else (),
+            self._right,
+        )
+        self._outbox.write_run(made, len(bodies))
+
+
+class WholeDelivery:
+    """Sends whole records: their new state.
+
+    Args:
+        framer: sends the messages.
+    """
+
+    __slots__ = ("framer",)
+
+    def __init__(self, framer: RecordFramer) -> None:
+        self.framer = framer
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        self.framer.write(message, self.framer.presentation.cut(message.body))
+
+
+def deliver_run(
+    delivery: RecordDelivery, run: RecordRun, envelope: Envelope, differ: Differ
+) -> None:
+    """Deliver the records of a run, if their earlier states do not matter.
+
+    A delivery that does not frame them directly gets them one by one.
+    """
+    if isinstance(delivery, WholeDelivery) and isinstance(delivery.framer, Framer):
+        framer = delivery.framer
+        for part in run.by_publisher() if framer.presentation.bookmark else (run,):
+            framer.write_run(part, envelope)
+        return
+    for place in range(len(run.bodies)):
+        record = run.record(place)
+        mark = record.correlation_id
+        own = envelope.marked(mark)
+        own.bookmark = record.bookmark
+        delivery.deliver(
+            RecordMessage(record.key, record.body, None, own, differ, MATCH, mark, record)
+        )
+
+
+class LeavingDelivery:
+    """Sends `oof` messages, with the new state or the last one that the user is entitled to.
+
+    Args:
+        framer: sends the messages.
+        barrier: decides which states the user is entitled to; None for all.
+    """
+
+    __slots__ = ("_barrier", "_framer")
+
+    def __init__(self, framer: RecordFramer, barrier: Barrier | None) -> None:
+        self._framer = framer
+        self._barrier = barrier
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        if self._barrier is not None:
+            message = self._barrier.told(message)
+        self._framer.write(message, self._framer.presentation.cut(message.body))
+
+
+class DeltaDelivery:
+    """Sends the differing fields; of a record that was hidden before, all fields.
+
+    Args:
+        changed: sends messages in which fields differ.
+        unchanged: sends messages in which no field differs; None to suppress them.
+        barrier: decides which states the user is entitled to; None for all.
+    """
+
+    __slots__ = ("_barrier", "_changed", "_unchanged")
+
+    def __init__(
+        self, changed: RecordFramer, unchanged: RecordFramer | None, barrier: Barrier | None
+    ) -> None:
+        self._changed = changed
+        self._unchanged = unchanged
+        self._barrier = barrier
+
+    def deliver(self, message: RecordMessage) -> None:
+        """See `RecordDelivery.deliver`."""
+        if self._barrier is not None and self._barrier.hid(message):
+            self._changed.write(message, self._changed.presentation.cut(message.body))
+            return
+        delta = message.delta(self._changed.presentation)
+        if delta is not None:
+            self._changed.write(message, delta)
+        elif self._unchanged is not None:
+            self._unchanged.write(message, message.only_keys(self._unchanged.presentation))

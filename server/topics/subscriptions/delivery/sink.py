@@ -1,0 +1,94 @@
+"""Messages for clients inside the server.
+
+Such a client has a sink in place of a connection: its messages pass the same filters, select lists
+and conflation as those of other clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.presentation import Presentation
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.util.counters import Tally
+
+
+class Sink(Protocol):
+    """Takes the messages of a subscription."""
+
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
+        """Take a message of a topic without records.
+
+        Args:
+            topic: the topic's name.
+            body: the body.
+            envelope: the origin of the message.
+        """
+
+    def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Take a message about a record.
+
+        Args:
+            topic: the topic's name.
+            body: its new state, or a delta.
+            message: the change of the record.
+        """
+
+    def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
+        """Take the `oof` of a record, for a subscription that tracks focus.
+
+        Args:
+            topic: the topic's name.
+            body: its new state; for a removed record, the last one.
+            message: the change of the record.
+        """
+
+
+class SinkDelivery:
+    """Passes messages of a topic without records to a sink.
+
+    Args:
+        sink: takes the messages.
+        topic: the topic's name.
+        presentation: the form of the messages.
+        tally: counts the messages.
+    """
+
+    __slots__ = ("_presentation", "_sink", "_tally", "_topic")
+
+    def __init__(self, sink: Sink, topic: str, presentation: Presentation, tally: Tally) -> None:
+        self._tally = tally
+        self._sink = sink
+        self._topic = topic
+        self._presentation = presentation
+
+    def deliver(self, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        """Pass messages to the sink."""
+        self._tally.add(len(bodies), sum(map(len, bodies)))
+        for body in self._presentation.present(bodies):
+            self._sink.take(self._topic, body, envelope)
+
+
+class SinkFramer:
+    """Passes messages about records to a sink.
+
+    Args:
+        sink: takes the messages.
+        topic: the topic's name.
+        presentation: the form of the messages.
+        leaves: whether the messages are `oof` messages.
+    """
+
+    __slots__ = ("_take", "_topic", "presentation")
+
+    def __init__(self, sink: Sink, topic: str, presentation: Presentation, *, leaves: bool) -> None:
+        self._take = sink.take_leaving if leaves else sink.take_record
+        self._topic = topic
+        self.presentation = presentation
+
+    def write(self, message: RecordMessage, body: bytes, received: Envelope | None = None) -> None:  # noqa: ARG002 - see `RecordFramer.write`
+        """Pass a message to the sink."""
+        self._take(self._topic, self.presentation.finish(body), message)

@@ -1,0 +1,173 @@
+"""Applies limited entitlements (permits) to subscriptions and queries.
+
+Theory of operation. A permit is not checked in addition to a client's request: it becomes a part of
+it, topic by topic, when a subscription is attached to a topic or a query begins. So nothing has to
+be checked per message, and equal filters of many subscriptions are still decided once:
+
+    requested                        with a filter F and a select list L permitted
+    a filter C                       F AND C, in which C reads NULL for fields that L hides
+    an order                         the terms of it that L does not hide
+    a select list S                  S of the fields that L leaves
+    a projection and its grouping    the same, of messages of which L hides something
+    conflation by fields             by those of them that L leaves
+    nothing about it                 F, and the fields that L leaves
+
+F is evaluated on whole messages, hidden fields included; no expression of the client is, because
+its result would reveal hidden fields.
+
+A record that a user is not entitled to any more is out of focus: `Barrier` replaces the new state
+in the `oof` message by the one that the user knew. It also has a record sent whole that the user
+becomes entitled to, since a delta would reveal its previous state.
+
+Source: AMPS User Guide, Content Filtered Entitlements; Entitlement Select Lists; Out-of-Focus
+Reason Codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from server.expressions import conjuncts
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.inference import as_read
+from server.expressions.message_context import NO_CONTEXT
+from server.expressions.redaction import hide
+from server.expressions.regex.budget import Allowance
+from server.expressions.tree import And, paths
+from server.message_types.select_list import selection_of
+from server.storage.sow.record_context import asks_for_context, context_of
+from server.topics.subscriptions.delivery.presentation import SelectList
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from server.expressions import Functions
+    from server.expressions.tree import Expr, Field, OrderTerm
+    from server.message_types.base import MessageType
+    from server.security.permissions import Permit
+    from server.storage.sow.records import Record
+    from server.topics.subscriptions.delivery.presentation import Presentation
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.topics.subscriptions.subscription import Subscription
+
+ENTITLEMENT: Final = "entitlement"
+"""The `oof` reason for a record that may not be seen any more (Out-of-Focus Reason Codes)."""
+
+
+def permitted_filter(permit: Permit, wanted: Expr | None) -> Expr | None:
+    """Return the filter that messages must match, from the permitted and the client's filter.
+
+    Args:
+        permit: the client's permit for the topic.
+        wanted: the client's own filter, None for all messages.
+    """
+    if wanted is not None and permit.select is not None:
+        wanted = hide(wanted, permit.select.shows)
+    if permit.filter is None or wanted is None:
+        return wanted if permit.filter is None else permit.filter
+    return And((*conjuncts(permit.filter), *conjuncts(wanted)))
+
+
+def permitted_order(permit: Permit, wanted: tuple[OrderTerm, ...]) -> tuple[OrderTerm, ...]:
+    """Return the requested order without its hidden terms."""
+    select = permit.select
+    if select is None:
+        return wanted
+    return tuple(term for term in wanted if select.shows(term.identifier.path))
+
+
+def permitted_fields(permit: Permit, wanted: Sequence[Field]) -> Sequence[Field]:
+    """Return the fields of a projection, without functions that reveal all fields of a message.
+
+    Hidden fields are NULL already in the rows that the projection is computed from.
+    """
+    if permit.select is None:
+        return wanted
+    return [replace(field, source=hide(field.source, lambda _: True)) for field in wanted]
+
+
+def permitted_presentation(
+    permit: Permit, wanted: Presentation, message_type: MessageType
+) -> Presentation:
+    """Return the requested presentation, limited to the permitted fields."""
+    if permit.select is None:
+        return wanted
+    binding = SelectList(permit.select_text, permit.select, message_type, is_binding=True)
+    return replace(wanted, permitted=binding)
+
+
+def entitled(subscription: Subscription, permit: Permit, message_type: MessageType) -> Subscription:
+    """Return a subscription as limited by a permit on one topic; itself, if there is no limit.
+
+    Groups of records are presented as the client requests: hidden fields have been removed from the
+    records before aggregation (server/topics/subscriptions/aggregate_subscription.py).
+    """
+    if not permit.is_limited:
+        return subscription
+    page, presentation = subscription.page, subscription.presentation
+    if subscription.aggregation is None:
+        presentation = permitted_presentation(permit, presentation, message_type)
+        if page is not None:
+            page = replace(page, order_by=permitted_order(permit, page.order_by))
+    return structs.replace(
+        subscription,
+        filter=permitted_filter(permit, subscription.filter),
+        presentation=presentation,
+        page=page,
+        permit=permit,
+    )
+
+
+class Barrier:
+    """Limits messages about records that a user may see in some states, and not in others.
+
+    Args:
+        permitted: the filter that visible records match.
+        message_type: parses bodies.
+        functions: the functions that the filter may call.
+    """
+
+    __slots__ = ("_asks", "_effort", "_extract", "_matches", "_type")
+
+    def __init__(self, permitted: Expr, message_type: MessageType, functions: Functions) -> None:
+        self._type: Final = message_type
+        self._effort: Final = Allowance()
+        self._extract: Final = message_type.extractor(paths(permitted))
+        read = as_read(permitted, message_type)
+        self._matches: Final = compile_filter(read, functions, effort=self._effort)
+        self._asks: Final = asks_for_context(permitted, functions)
+
+    def told(self, message: RecordMessage) -> RecordMessage:
+        """Return the message to send in place of `message`; itself, if its state may be seen.
+
+        Else it has the state before, or one without fields if that may not be seen either.
+        """
+        record = message.record
+        if self._lets(record, message.body):
+            return message
+        previous = message.previous
+        if previous is None or not self._lets(record, previous):
+            previous = self._emptied(message.body)
+        return message.barred(previous, ENTITLEMENT)
+
+    def hid(self, message: RecordMessage) -> bool:
+        """Return True if the state before was hidden, so that a delta would reveal it."""
+        previous = message.previous
+        return previous is not None and not self._lets(message.record, previous)
+
+    def _emptied(self, body: bytes) -> bytes:
+        """Return a body without any of its fields."""
+        if not self._type.capabilities.select:
+            return b""
+        return SelectList("", selection_of(()), self._type, is_binding=True).apply(body)
+
+    def _lets(self, record: Record, body: bytes) -> bool:
+        """Return True if a state of a record may be seen."""
+        self._effort.renew()
+        context = NO_CONTEXT
+        if self._asks:
+            context = context_of(record if record.body == body else record._replace(body=body))
+        return self._matches(self._extract(body), context)

@@ -1,0 +1,1 @@
+"""Limits of subscriptions: memory, slow clients, and failures."""

@@ -1,0 +1,146 @@
+"""Failures on behalf of a subscription end that subscription, and affect no other client.
+
+A message is matched and framed for its subscribers inside the publisher's command, and perhaps read
+from the log for many subscribers at once. An error for one of them must neither abort the command
+nor skip the others: that subscription ends, and its client and the log get the reason. It ends
+later, in a slice of the scheduler, because the caller that reports the failure iterates over the
+subscriptions. Thousands may have the failed filter, so they end in slices
+(server/engine/scheduler.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from amperage.wire.header import Header
+from server.expressions.regex.budget import TooCostlyError
+
+if TYPE_CHECKING:
+    from server.topics.subscriptions.subscription import Subscription
+    from server.util.log_protocol import Log
+    from server.util.task import Sliced
+
+_REASON: Final = "subscription ended"
+_AT_ONCE: Final = 20
+"""Subscriptions that end in a slice."""
+
+
+class FailedFor(Protocol):
+    """The client of a subscription that has failed."""
+
+    @property
+    def number(self) -> int:
+        """A number unique among all clients of the process."""
+
+    @property
+    def client_name(self) -> str:
+        """Its name."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if it is still served."""
+
+    @property
+    def subscriptions(self) -> Container[str]:
+        """The ids of its subscriptions."""
+
+    def end_subscription(self, sub_id: str) -> None:
+        """End a subscription."""
+
+    def send(self, header: Header) -> None:
+        """Send it a message that consists of a header only."""
+
+
+class _Failure(NamedTuple):
+    """A reported failure: the subscription has to end. See `Failures.report`."""
+
+    client: FailedFor
+    sub_id: str
+    topic: str
+    error: Exception
+
+
+class Failures:
+    """Ends the subscriptions of an engine for which something has failed.
+
+    Args:
+        queue: queues work for the scheduler; see `Turns.queue`.
+        log: gets an entry for each failure.
+    """
+
+    def __init__(self, queue: Callable[[Sliced], None], log: Log) -> None:
+        self._queue = queue
+        self._log = log
+        self._reported: deque[_Failure] = deque()
+        self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
+
+    def report(self, client: FailedFor, sub_id: str, topic: str, error: Exception) -> None:
+        """Queue the end of a subscription because of a failure.
+
+        Args:
+            client: its client.
+            sub_id: its id.
+            topic: its topics, as the client named them.
+            error: the failure.
+        """
+        if (client.number, sub_id) in self._ending:
+            return
+        self._ending.add((client.number, sub_id))
+        self._reported.append(_Failure(client, sub_id, topic, error))
+        if len(self._reported) == 1:
+            self._queue(self)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        client = self._reported[0].client.client_name if self._reported else ""
+        return client, "failed subscriptions"
+
+    def step(self) -> bool:
+        """End some of the subscriptions. See `Sliced.step`."""
+        for _ in range(min(_AT_ONCE, len(self._reported))):
+            failure = self._reported.popleft()
+            try:
+                self._end(failure)
+            except Exception as error:  # no error may keep the others from ending
+                client, sub_id = failure.client.client_name, failure.sub_id
+                text = f"the end of subscription {sub_id!r} of client[{client}]"
+                self._log.emit("01-0004", text=text, error=repr(error))
+        return bool(self._reported)
+
+    def _end(self, failure: _Failure) -> None:
+        client, sub_id, topic, error = failure
+        self._ending.discard((client.number, sub_id))
+        is_costly = isinstance(error, TooCostlyError)
+        problem = str(error) if is_costly else repr(error)
+        self._log.emit(
+            "14-0005" if is_costly else "14-0004",
+            client=client.client_name,
+            sub_id=sub_id,
+            topic=topic,
+            error=problem,
+        )
+        if not is_costly:
+            problem = f"the server failed on behalf of this subscription: {problem}"
+        if not client.is_open or sub_id not in client.subscriptions:
+            return
+        client.end_subscription(sub_id)
+        client.send(
+            Header(
+                command="ack",
+                acks="processed",
+                status="failure",
+                sub_id=sub_id,
+                reason=_REASON,
+                detail=problem,
+            )
+        )
+
+
+def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
+    """Report a failure on behalf of some subscriptions. See `Failures`."""
+    for subscription in subscriptions:
+        subscriber, topic = subscription.subscriber, subscription.selector.text
+        subscriber.subscription_failed(subscription.sub_id, topic, error)

@@ -1,0 +1,435 @@
+"""Output buffers of slow clients, and their limits.
+
+    online   bytes that the socket does not take wait in memory
+      |  ^   over the client's share of the memory, or as the largest when all of it is used up
+      v  |   everything has been read
+    offline  bytes wait in a file
+      |      over the client's share of the disk, or as the largest when all of it is used up;
+      v      or, in either state, when the oldest byte has waited too long
+    disconnected
+
+The clients of a transport, or of all transports without limits of their own, share a pool. A
+backlog is a stream of bytes that are framed already, so that it may be cut anywhere. It is spilled
+to the file in pieces; bytes still on their way there count as written. Other memory that is held
+for a client, such as aggregated groups, counts as well, but cannot be spilled: a client that holds
+too much of it is disconnected.
+
+Source: AMPS User Guide, Slow Client Management and Capacity Limits.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+from server.topics.subscriptions.limits.client_limits import Limits
+from server.util.daemon_threads import DaemonThreads
+
+if TYPE_CHECKING:
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_SLICE: Final = 256 * 1024
+"""Bytes passed to a socket at once."""
+
+_WRITTEN_AT_ONCE: Final = 1024 * 1024
+"""Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
+
+_CLOSING: Final = DaemonThreads(1, "spill-close")
+"""Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
+
+_MARKS_PER_LIFETIME: Final = 100
+"""Resolution of the age of waiting bytes, in parts of the age limit."""
+
+_UNLIMITED_STEP: Final = 1.0
+"""The same in seconds, if there is no limit; then the age is only displayed."""
+
+
+class Kept(NamedTuple):
+    """The bytes kept for a client, and the limits.
+
+    Attributes:
+        memory: bytes that wait in memory.
+        held: other bytes that are held in memory.
+        disk: bytes that wait on disk.
+        is_offline: whether new bytes go to disk.
+        stalled: seconds since the socket stopped taking bytes; None if it takes some.
+        limits: the limits of the client's pool.
+        pool_memory: bytes of memory used by all clients of the pool.
+        pool_disk: bytes of disk used by them.
+    """
+
+    memory: int
+    held: int
+    disk: int
+    is_offline: bool
+    stalled: float | None
+    limits: Limits
+    pool_memory: int
+    pool_disk: int
+
+
+class Pool:
+    """The clients that share limits.
+
+    Args:
+        limits: the limits.
+
+    Attributes:
+        memory_used: bytes that wait in memory, or are held there.
+        disk_used: bytes that wait on disk.
+        kept: total of all bytes that have ever waited, in memory or on disk.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.memory_used = 0
+        self.disk_used = 0
+        self.kept = 0
+        self.waiting: set[Backlog] = set()
+
+    def enforce(self, client: Backlog) -> None:
+        """Offline or disconnect clients, after more bytes have been kept for `client`."""
+        limits = self.limits
+        if client.occupied > limits.memory * limits.share:
+            client.free_memory()
+        if client.occupied > limits.memory * limits.share:
+            client.free_memory()
+        while self.memory_used > limits.memory:
+            max(self.waiting, key=lambda one: one.occupied).free_memory()
+        if client.disk_used > limits.disk * limits.share:
+            client.give_up()
+        while self.disk_used > limits.disk:
+            max(self.waiting, key=lambda one: one.disk_used).give_up()
+
+
+class Backlog:
+    """The bytes that wait for one client.
+
+    Args:
+        pool: the clients that it shares limits with.
+        clock: measures the age of waiting bytes.
+        log: gets the entries about offlining and disconnecting.
+        client_name: returns the client's name, for the log.
+        write: takes bytes for the socket.
+        disconnect: closes the connection at once, dropping waiting bytes.
+        tell: called with `offline_start` when the client goes offline, `offline_stop` when back.
+
+    Attributes:
+        memory_used: bytes that wait in memory.
+        memory_held: other bytes that are held in memory for the client.
+        disk_used: bytes that wait on disk.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        log: Log,
+        client_name: Callable[[], str],
+        write: Callable[[bytes | memoryview], None],
+        disconnect: Callable[[], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.memory_used = 0
+        self.memory_held = 0
+        self.disk_used = 0
+        self._pool = pool
+        self._clock = clock
+        self._log = log
+        self._client_name = client_name
+        self._write = write
+        self._disconnect = disconnect
+        self._tell = tell
+        self._stalled_at: float | None = None
+        self._is_closed = False
+        self._queue: deque[bytes | memoryview] = deque()  # bytes that follow those in the file
+        self._file: IO[bytes] | None = None
+        self._read_at = 0
+        self._written = 0  # the bytes of the file
+        self._cancel_spilling: Callable[[], None] | None = None
+        self._ages = _Ages(pool.limits.age)
+        self._cancel_age_check: Callable[[], None] | None = None
+        self._cancel_enforcement: Callable[[], None] | None = None
+
+    @property
+    def occupied(self) -> int:
+        """Bytes of memory used by the client."""
+        return self.memory_used + self.memory_held
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the client has not read everything that was sent to it."""
+        return self._stalled_at is not None or self.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if bytes are kept for the client that the socket has not taken."""
+        return self.memory_used + self.disk_used > 0
+
+    @property
+    def waits(self) -> float:
+        """Seconds for which the oldest byte not taken by the socket has waited; 0 if none."""
+        if not self.is_behind:
+            return 0.0
+        now = self._clock.attentive()
+        oldest = self._ages.oldest(now)
+        return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
+
+    @property
+    def kept(self) -> Kept:
+        """The bytes kept for the client, and the limits."""
+        stalled_at, pool = self._stalled_at, self._pool
+        return Kept(
+            self.memory_used,
+            self.memory_held,
+            self.disk_used,
+            self._file is not None,
+            None if stalled_at is None else max(self._clock.attentive() - stalled_at, 0.0),
+            pool.limits,
+            pool.memory_used,
+            pool.disk_used,
+        )
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the client, now or when its socket takes them."""
+        if self._is_closed:
+            return
+        if not self.is_behind and len(data) <= _SLICE:
+            self._write(data)
+            return
+        self._keep(data)
+        self._pump()
+        if self.is_waiting:
+            self._pool.enforce(self)
+            self._watch_age()
+
+    def stall(self) -> None:
+        """Pause writing: the socket takes no more for now."""
+        self._stalled_at = self._clock.attentive()
+
+    def resume(self) -> None:
+        """Resume writing: the socket takes more."""
+        self._stalled_at = None
+        self._pump()
+
+    def hold(self, size: int) -> None:
+        """Charge bytes that are held in memory to the client.
+
+        Limits are enforced in a later callback, when no caller is at work for the client any more.
+
+        Args:
+            size: bytes, negative to release.
+        """
+        if self._is_closed:
+            return
+        self._account(held=size)
+        limits = self._pool.limits
+        is_too_much = (
+            self.occupied > limits.memory * limits.share or self._pool.memory_used > limits.memory
+        )
+        if is_too_much and self._cancel_enforcement is None:
+            self._cancel_enforcement = self._clock.call_later(0, self._enforce)
+
+    def free_memory(self) -> None:
+        """Spill waiting bytes to disk or, if none wait in memory, disconnect the client."""
+        if self.memory_used:
+            self.go_offline()
+        else:
+            self.give_up()
+
+    def go_offline(self) -> None:
+        """Move waiting bytes to disk, and keep the following ones there."""
+        if self._file is None:
+            self._log.emit("70-0011", client=self._client_name())
+            self._tell("offline_start")
+            try:
+                self._file = tempfile.TemporaryFile(  # noqa: SIM115 - open as long as it is needed
+                    dir=self._pool.limits.directory
+                )
+            except OSError as error:
+                self._lose(error)
+                return
+        self._account(memory=-self.memory_used, disk=self.memory_used)
+        self._spill_soon()
+
+    def give_up(self) -> None:
+        """Disconnect the client, dropping waiting bytes."""
+        if not self._is_closed:
+            self._log.emit("70-0004", client=self._client_name())
+            self.close()
+            self._disconnect()
+
+    def close(self) -> None:
+        """Drop waiting bytes; the connection has ended."""
+        self._is_closed = True
+        if self._queue or self._file is not None:
+            _CLOSING.submit(_release, self._queue, self._file)
+            self._queue, self._file = deque(), None
+        self._account(-self.memory_used, -self.disk_used, -self.memory_held)
+        if self._cancel_spilling is not None:
+            self._cancel_spilling()
+            self._cancel_spilling = None
+        if self._cancel_age_check is not None:
+            self._cancel_age_check()
+            self._cancel_age_check = None
+        if self._cancel_enforcement is not None:
+            self._cancel_enforcement()
+            self._cancel_enforcement = None
+
+    def _enforce(self) -> None:
+        self._cancel_enforcement = None
+        self._pool.enforce(self)
+
+    def _keep(self, data: bytes) -> None:
+        self._pool.kept += len(data)
+        self._ages.add(len(data), self._clock.attentive())
+        self._queue.append(data)
+        if self._file is not None:
+            self._account(disk=len(data))
+            self._spill_soon()
+        else:
+            self._account(memory=len(data))
+
+    def _spill_soon(self) -> None:
+        if self._cancel_spilling is None and self._queue:
+            self._cancel_spilling = self._clock.call_later(0, self._spill)
+
+    def _spill(self) -> None:
+        """Write a piece of the queue to the file."""
+        self._cancel_spilling = None
+        if self._file is None:
+            return
+        end = self._written + _WRITTEN_AT_ONCE
+        try:
+            self._file.seek(0, os.SEEK_END)
+            while self._queue and self._written < end:
+                self._written += self._file.write(self._next_piece())
+        except OSError as error:
+            self._lose(error)
+            return
+        self._spill_soon()
+
+    def _lose(self, error: OSError) -> None:
+        self._log.emit("70-0013", client=self._client_name(), reason=error)
+        self.give_up()
+
+    def _pump(self) -> None:
+        """Pass waiting bytes to the socket, oldest first, until it is stalled again."""
+        while self._stalled_at is None and not self._is_closed:
+            piece = self._take()
+            if piece is None:
+                return
+            self._ages.remove(len(piece))
+            self._write(piece)
+
+    def _take(self) -> bytes | memoryview | None:
+        if self._file is not None:
+            return self._take_offline(self._file)
+        if not self._queue:
+            return None
+        piece = self._next_piece()
+        self._account(memory=-len(piece))
+        return piece
+
+    def _take_offline(self, file: IO[bytes]) -> bytes | memoryview | None:
+        """Take a piece from the file or, once that has been read, from the queue behind it."""
+        piece: bytes | memoryview = b""
+        if self._read_at < self._written:
+            file.seek(self._read_at)
+            piece = file.read(_SLICE)
+            self._read_at += len(piece)
+        elif self._queue:
+            piece = self._next_piece()
+        self._account(disk=-len(piece))
+        if not self.disk_used:
+            _CLOSING.submit(_release, deque(), file)
+            self._file = None
+            self._read_at = self._written = 0
+            self._log.emit("70-0012", client=self._client_name())
+            self._tell("offline_stop")
+        return piece or None
+
+    def _next_piece(self) -> bytes | memoryview:
+        chunk = self._queue.popleft()
+        if len(chunk) > _SLICE:
+            view = memoryview(chunk)
+            chunk, rest = view[:_SLICE], view[_SLICE:]
+            self._queue.appendleft(rest)
+        return chunk
+
+    def _account(self, memory: int = 0, disk: int = 0, held: int = 0) -> None:
+        self.memory_used += memory
+        self.memory_held += held
+        self.disk_used += disk
+        self._pool.memory_used += memory + held
+        self._pool.disk_used += disk
+        if self.is_waiting or self.memory_held:
+            self._pool.waiting.add(self)
+        else:
+            self._pool.waiting.discard(self)
+
+    def _watch_age(self) -> None:
+        limit = self._pool.limits.age
+        if limit is None or self._cancel_age_check is not None or self._is_closed:
+            return
+        now = self._clock.attentive()
+        wait = self._ages.oldest(now) + limit - now
+        self._cancel_age_check = self._clock.call_later(max(wait, 0.0), self._check_age)
+
+    def _check_age(self) -> None:
+        self._cancel_age_check = None
+        limit = self._pool.limits.age
+        if limit is None or not self.is_waiting:
+            return
+        now = self._clock.attentive()
+        if now - self._ages.oldest(now) >= limit:
+            self.give_up()
+        else:
+            self._watch_age()
+
+
+def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
+    """Free waiting bytes and close the file; yield to other threads after each large piece."""
+    while queue:
+        if len(queue.popleft()) > _WRITTEN_AT_ONCE:
+            time.sleep(0)
+    if file is not None:
+        file.close()
+
+
+class _Ages:
+    """Tracks the age of the oldest byte of a stream, in coarse steps.
+
+    Args:
+        limit: the age limit in seconds; None for no limit.
+    """
+
+    def __init__(self, limit: float | None) -> None:
+        self._step = _UNLIMITED_STEP if limit is None else limit / _MARKS_PER_LIFETIME
+        self._marks: deque[tuple[float, int]] = deque()  # time added, bytes
+
+    def add(self, size: int, now: float) -> None:
+        """Add bytes at the end of the stream."""
+        if self._marks and now - self._marks[-1][0] < self._step:
+            since, waiting = self._marks.pop()
+            self._marks.append((since, waiting + size))
+        else:
+            self._marks.append((now, size))
+
+    def remove(self, size: int) -> None:
+        """Remove bytes from the front of the stream."""
+        while self._marks and size:
+            since, waiting = self._marks.popleft()
+            if waiting > size:
+                self._marks.appendleft((since, waiting - size))
+                return
+            size -= waiting
+
+    def oldest(self, now: float) -> float:
+        """Return the time at which the front byte was added; `now` for an empty stream."""
+        return self._marks[0][0] if self._marks else now

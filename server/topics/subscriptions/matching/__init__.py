@@ -1,0 +1,1 @@
+"""Matching: finds the filters that a message matches."""

@@ -1,0 +1,236 @@
+"""Index of candidates, such as filters, by a field value that they demand.
+
+The lookup keys follow the rules by which `=` compares texts and numbers, which
+`server.expressions.semantics.Membership` implements with sets: a text finds equal texts and, if it
+is a numeral, equal numbers; a number finds equal numbers and texts that are equal numerals.
+Literals so large that integers and doubles lose their exact relation are not indexed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from server.expressions import conjuncts
+from server.expressions.numerals import numeral
+from server.expressions.semantics import EXACT_LIMIT
+from server.expressions.tree import (
+    And,
+    Comparison,
+    Constant,
+    Expr,
+    Identifier,
+    In,
+    Literal,
+    Reference,
+)
+from server.message_types.base import Value
+from server.util.multimap import Crowd, members, put, take
+from server.util.prefetch import prefetch
+from server.util.string_table import TextTable
+
+C = TypeVar("C", bound=Hashable)
+"""The type of the candidates."""
+
+_BEGINS_NUMERALS: Final = "0123456789+-."
+
+Found: TypeAlias = "Crowd[C] | list[C] | None"
+"""The candidates that demand a value: the only one, or several of them, or None."""
+
+QuickFind: TypeAlias = Callable[[Any], "Found[C]"]
+"""Returns the candidates that demand a value that is no array."""
+
+
+class Demand:
+    """Values of which a field must equal one, by lookup key.
+
+    Args:
+        literals: the values.
+
+    Attributes:
+        texts: the texts among them.
+        numbers: the numbers among them.
+        text_numbers: the numbers that the texts are numerals of.
+        is_exact: whether the lookup is exact for all values, because none is too large.
+    """
+
+    __slots__ = ("is_exact", "numbers", "text_numbers", "texts")
+
+    def __init__(self, literals: Sequence[Constant]) -> None:
+        texts: list[str] = []
+        numbers: list[int | float] = []
+        text_numbers: list[int | float] = []
+        self.is_exact = True
+        for literal in literals if len(literals) == 1 else dict.fromkeys(literals):
+            number: int | float | None
+            if isinstance(literal, str):
+                if not literal:
+                    continue
+                texts.append(literal)
+                if literal[0] not in _BEGINS_NUMERALS:
+                    continue
+                number, same_kind = numeral(literal), text_numbers
+            else:
+                number, same_kind = literal, numbers
+            if number is None:
+                continue
+            if abs(number) < EXACT_LIMIT:
+                same_kind.append(number)
+            else:
+                self.is_exact = False
+        self.texts: Sequence[str] = texts
+        self.numbers: Sequence[int | float] = numbers
+        self.text_numbers: Collection[int | float] = text_numbers
+        if len(text_numbers) > 1:
+            self.text_numbers = dict.fromkeys(text_numbers)
+
+
+class Term:
+    """A term that demands that a field equals one of some values.
+
+    Args:
+        field: the field.
+        values: the values.
+        rest: the other terms of the same filter, None if there are none.
+    """
+
+    __slots__ = ("field", "rest", "values")
+
+    def __init__(self, field: Reference, values: Demand, rest: Expr | None) -> None:
+        self.field = field
+        self.values = values
+        self.rest = rest
+
+    @property
+    def is_void(self) -> bool:
+        """True if no message can satisfy the term, as with `/a = ''`."""
+        return not (self.values.texts or self.values.numbers)
+
+
+def indexable_terms(expr: Expr) -> list[Term]:
+    """Return the terms of a filter that can be indexed; the index needs one of them."""
+    found: list[Term] = []
+    terms = conjuncts(expr)
+    for position, term in enumerate(terms):
+        field, given = _demanded(term)
+        if field is None:
+            continue
+        values = Demand(given)
+        if values.is_exact:
+            rest = terms[:position] + terms[position + 1 :]
+            found.append(Term(field.reference, values, _joined(rest)))
+    return found
+
+
+def _demanded(term: Expr) -> tuple[Identifier | None, Sequence[Constant]]:
+    """Return the field and the values of which it must equal one; None for any other term."""
+    if isinstance(term, Comparison):
+        field, value = term.left, term.right
+        if isinstance(field, Literal):
+            field, value = value, field
+        if term.operator == "=" and isinstance(field, Identifier) and isinstance(value, Literal):
+            return field, (value.value,)
+    elif isinstance(term, In):
+        given = [item.value for item in term.items if isinstance(item, Literal)]
+        if isinstance(term.operand, Identifier) and len(given) == len(term.items):
+            return term.operand, given
+    return None, ()
+
+
+def _joined(terms: tuple[Expr, ...]) -> Expr | None:
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else And(terms)
+
+
+class FieldIndex(Generic[C]):
+    """The candidates that demand values of one field, by value."""
+
+    __slots__ = ("_numbers", "_text_numbers", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: TextTable[Crowd[C]] = TextTable()
+        self._numbers: dict[float, Crowd[C]] = {}
+        self._text_numbers: dict[float, Crowd[C]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._texts or self._numbers or self._text_numbers)
+
+    def add(self, values: Demand, candidate: C) -> None:
+        """Add a candidate, to be found by any of some values."""
+        for word in values.texts:
+            put(self._texts, word, candidate)
+        for number in values.numbers:
+            put(self._numbers, number, candidate)
+        for number in values.text_numbers:
+            put(self._text_numbers, number, candidate)
+
+    def remove(self, values: Demand, candidate: C) -> None:
+        """Remove a candidate from some values."""
+        for word in values.texts:
+            take(self._texts, word, candidate)
+        for number in values.numbers:
+            take(self._numbers, number, candidate)
+        for number in values.text_numbers:
+            take(self._text_numbers, number, candidate)
+
+    def crowd(self, values: Demand) -> int:
+        """Return the largest number of candidates that share one of some values."""
+        crowds = [self._texts.get(word) for word in values.texts]
+        crowds += [self._numbers.get(number) for number in values.numbers]
+        return max([0 if crowd is None else len(members(crowd)) for crowd in crowds], default=0)
+
+    @property
+    def quick_find(self) -> QuickFind[C]:
+        """The lookup for a value that is no array.
+
+        The table's own `get`, if all literals are texts that no number equals.
+
+        Raises:
+            TypeError: the value is an array.
+        """
+        if self._numbers or self._text_numbers:
+            return self._find_scalar
+        return self._texts.get
+
+    def find_all(self, values: Sequence[Value]) -> Sequence[Found[C]]:
+        """Return the candidates for many values, and prefetch them into the processor's caches.
+
+        Raises:
+            TypeError: a value is an array.
+        """
+        if not (self._numbers or self._text_numbers):
+            return self._texts.get_all(values)
+        found = [self._find_scalar(value) for value in values]
+        prefetch(found)
+        return found
+
+    def find(self, value: Value) -> Collection[C]:
+        """Return the candidates for a message's value; for an array, those of any element."""
+        if isinstance(value, list):
+            return dict.fromkeys(candidate for item in value for candidate in self.find(item))
+        found = self._find_scalar(value)
+        if found is None:
+            return ()
+        return found if isinstance(found, list) else members(found)
+
+    def _find_scalar(self, value: Value) -> Found[C]:
+        if isinstance(value, str):
+            number = numeral(value) if self._numbers else None
+            return _both(
+                self._texts.get(value), None if number is None else self._numbers.get(number)
+            )
+        if isinstance(value, list):
+            raise TypeError
+        if value is None:
+            return None
+        return _both(
+            self._numbers.get(value), self._text_numbers.get(value) if self._text_numbers else None
+        )
+
+
+def _both(some: Crowd[C] | None, others: Crowd[C] | None) -> Found[C]:
+    """Merge the candidates of two lookups."""
+    if some is None or others is None:
+        return others if some is None else some
+    return [*members(some), *members(others)]

@@ -1,0 +1,572 @@
+"""Finds the filters that a message matches, at a cost that grows with the matches, not the filters.
+
+Theory of operation. Subscriptions with the same filter share one `Filter`, which is decided once
+per message. All filters of a topic read their fields from one tuple, so that a body is parsed once,
+however many filters there are.
+
+Most filters of large systems demand that some field equals a value: `/symbol = 'IBM'`, alone or
+ANDed with other terms. One such term of each filter goes into an index: field -> value -> filters.
+A lookup by the message's own value of the field returns candidates. Only these are tested, for the
+terms that the index did not decide. A filter without such a term is tested against every message.
+If several terms could be indexed, the index gets the term whose value has the fewest filters so
+far: a value that all filters demand does not discriminate.
+
+The index and its terms are in `field_index.py`. The search effort that filters may cost a
+publisher is limited (`searches.py`); a filter that exceeds the limit fails. Filter costs are
+sampled from few messages (`filter_costs.py`).
+
+Positions in the tuple never change while filters use them. When most fields are unused, a new
+layout is built incrementally: some filters are moved with each message and with each removal of a
+filter, until the new layout has all filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import dropwhile
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from weakref import WeakValueDictionary
+
+from server.expressions import BUILTINS, Functions, references, to_text
+from server.expressions.backends.compile_message import Predicate, compile_filter
+from server.expressions.inference import as_read
+from server.expressions.message_context import NO_CONTEXT, MessageContext
+from server.expressions.regex.budget import TooCostlyError
+from server.expressions.regex.patterns import searches
+from server.expressions.tree import Call, Expr, Reference, walk
+from server.message_types.base import Extractor, MessageType, Value
+from server.message_types.bulk import MOST_DECIDED, BulkExtractor, bulk_extractor
+from server.storage.sow.record_context import context_of
+from server.topics.subscriptions.matching.equality_lookup import ValueMatching
+from server.topics.subscriptions.matching.field_index import (
+    FieldIndex,
+    QuickFind,
+    Term,
+    indexable_terms,
+)
+from server.topics.subscriptions.matching.filter_costs import FilterCost, Looks, Spent
+from server.topics.subscriptions.matching.regex_budget import Hopeless, Searches, TestEffort
+from server.topics.subscriptions.matching.vectorized import RunMatching
+
+if TYPE_CHECKING:
+    from server.storage.sow.records import Record
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.outbox import Outbox
+
+_FEW_FIELDS: Final = 16
+_MOVED_AT_ONCE: Final = 4
+"""Filters that are moved to the next layout when a filter is removed."""
+
+
+class Filter(Spent):
+    """One distinct filter of a topic.
+
+    There may be a million, so per-filter state of other modules is kept here, and not in
+    dictionaries. Few of them are in the processor's caches, so the state that a message for the
+    only user needs is here as well.
+
+    Args:
+        expr: the expression tree.
+        text: the normal form, which identifies the filter.
+        looks: see `Spent`.
+
+    Attributes:
+        expr: see above.
+        text: see above.
+        users: number of subscriptions that share the filter.
+        owners: these subscriptions, if the user of the `FilterSet` keeps them here.
+        writer: takes the messages of the only user, if they need an id and nothing else; else None.
+        sub_id: that id.
+        asks_for_context: whether it calls functions, which may ask for more than the body.
+        has_failed: whether its evaluation has failed; it is not evaluated any more.
+        layout: the last layout that the filter was added to.
+    """
+
+    __slots__ = (
+        "asks_for_context",
+        "expr",
+        "has_failed",
+        "layout",
+        "owners",
+        "sub_id",
+        "text",
+        "users",
+        "writer",
+    )
+
+    def __init__(self, expr: Expr, text: str, looks: Looks) -> None:
+        super().__init__(looks)
+        self.writer: Outbox | None = None
+        self.sub_id = ""
+        self.owners: object = None
+        self.expr = expr
+        self.text = text
+        self.users = 0
+        self.has_failed = False
+        self.layout: object = None
+        # a call has parentheses, and most texts have none
+        self.asks_for_context = "(" in text and any(isinstance(node, Call) for node in walk(expr))
+
+
+Candidate: TypeAlias = Filter | tuple[Filter, Predicate]
+"""A filter that matches, or one that may match, with the test of its undecided terms."""
+
+OnFailure: TypeAlias = Callable[[Filter, Exception], None]
+"""Callback for a filter that has failed, with the error."""
+
+Owners: TypeAlias = Callable[[Filter], Collection[int]]
+"""Returns the owners of a filter: the numbers of their connections."""
+
+
+def _nobody_known(_filter: Filter) -> Collection[int]:
+    return ()
+
+
+class FilterSet:
+    """The distinct filters on one topic.
+
+    Args:
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        on_failure: called with each filter that fails.
+        owners: returns the owners of a filter: the numbers of their connections.
+    """
+
+    def __init__(
+        self,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: OnFailure,
+        owners: Owners = _nobody_known,
+    ) -> None:
+        self._message_type = message_type
+        self._functions = functions
+        self._on_failure = on_failure
+        self._owners = owners
+        self._filters: dict[str, Filter] = {}
+        self._asking = 0  # filters that ask for context
+        self._searches = Searches()
+        self._layout = _Layout(message_type, functions, self._searches)
+        self._next: _Layout | None = None  # replaces `_layout` when it is complete
+        self._unmoved: list[Filter] = []  # filters that are not in `_next` yet
+        self._looks = Looks()
+        self._is_diverted = False  # whether the next message needs more than matching
+        self._testing: Filter | None = None  # the filter that an error is attributed to
+        self._runs = RunMatching[Filter](message_type)
+
+    def __bool__(self) -> bool:
+        return bool(self._filters)
+
+    @property
+    def asks_for_context(self) -> bool:
+        """True if some filter asks for more than the body."""
+        return self._asking > 0
+
+    def add(self, expr: Expr) -> Filter:
+        """Add a user to a filter, and return the filter.
+
+        Args:
+            expr: the expression tree of the filter.
+
+        Returns:
+            The filter, shared by all users of an equal one.
+        """
+        text = to_text(expr)
+        filter_ = self._filters.get(text)
+        if filter_ is None:
+            filter_ = Filter(expr, text, self._looks)
+            self._layout.place(filter_)
+            if self._next is not None:
+                self._next.place(filter_)
+            self._filters[text] = filter_
+            self._asking += filter_.asks_for_context
+        filter_.users += 1
+        return filter_
+
+    def remove(self, filter_: Filter) -> None:
+        """Remove a user from a filter, and drop the filter if it has no users left."""
+        filter_.users -= 1
+        if not (filter_.users or filter_.has_failed):
+            self._drop(filter_)
+
+    def _drop(self, filter_: Filter) -> None:
+        del self._filters[filter_.text]
+        self._asking -= filter_.asks_for_context
+        self._layout.displace(filter_)
+        if self._next is not None:
+            if filter_.layout is self._next:
+                self._next.displace(filter_)
+            self._move_some(self._next, _MOVED_AT_ONCE)
+        elif self._layout.is_wasteful:
+            self._next = _Layout(self._message_type, self._functions, self._searches)
+            self._unmoved = list(self._filters.values())
+            self._is_diverted = True
+            self._move_some(self._next, 0)
+
+    def _move_some(self, layout: _Layout, most: int) -> None:
+        """Move up to `most` filters to the next layout, and switch to it once it has all."""
+        for _ in range(min(most, len(self._unmoved))):
+            filter_ = self._unmoved.pop()
+            if self._filters.get(filter_.text) is filter_:
+                layout.place(filter_)
+        if not self._unmoved:
+            self._layout, self._next = layout, None
+
+    def expect(self, messages: int) -> None:
+        """Count messages that are about to be matched, to sample the cost of some of them."""
+        looks = self._looks
+        looks.messages += messages
+        if looks.messages >= looks.due_at:
+            self._is_diverted = True
+
+    def in_runs(self, messages: int) -> RunMatching[Filter] | None:
+        """Return the matcher that decides all filters for a batch of messages together.
+
+        Args:
+            messages: size of the batch, counted by `expect` already.
+
+        Returns:
+            None if the messages are to be matched one by one.
+        """
+        if self._is_diverted or len(self._filters) > MOST_DECIDED:
+            return None
+        plan = self._layout.plan or self._layout.make_plan()
+        runs = self._runs
+        return runs if runs.is_ready(plan, self._filters.values(), messages) else None
+
+    def by_value(self) -> ValueMatching | None:
+        """Return the finder of filters by the value of one field, if that decides all filters."""
+        if self._is_diverted:
+            return None
+        plan = self._layout.plan or self._layout.make_plan()
+        return plan.by_value
+
+    def are_found_by(self, finder: ValueMatching) -> bool:
+        """Return True if `finder`, from `by_value`, still decides exactly these filters."""
+        plan = self._layout.plan
+        return plan is not None and plan.by_value is finder and not self._is_diverted
+
+    def are_in(self, runs: RunMatching[Filter]) -> bool:
+        """Return True if `runs`, from `in_runs`, still decides exactly these filters."""
+        return self._layout.plan is runs.state and not self._is_diverted
+
+    @property
+    def is_diverted(self) -> bool:
+        """True if the next message needs more than to be matched."""
+        return self._is_diverted
+
+    def cost(self, filter_: Filter, topic: str) -> FilterCost:
+        """Return the cost of a filter.
+
+        Args:
+            filter_: a filter of this set.
+            topic: the topic of this set.
+        """
+        return filter_.cost(self._looks, topic, filter_.text, filter_.users, len(self._filters))
+
+    def match(self, body: bytes, context: MessageContext = NO_CONTEXT) -> tuple[Filter, ...]:
+        """Return the filters that a message matches.
+
+        Args:
+            body: the message's body.
+            context: properties of the message other than its fields, for filter functions.
+        """
+        if self._is_diverted and (seen := self._divert(body, context)) is not None:
+            return seen
+        extract, scanned, lookups, has_tests, _ = self._layout.plan or self._layout.make_plan()
+        if has_tests:
+            self._searches.messages += 1
+        values = extract(body)
+        matched: list[Filter] = []
+        self._testing = None
+        try:
+            for filter_, test in scanned:
+                self._testing = filter_
+                if test(values, context):
+                    matched.append(filter_)
+            for position, find, find_any in lookups:
+                value = values[position]
+                try:
+                    found = find(value)
+                except TypeError:  # an array, which is not hashable
+                    found = list(find_any(value))
+                if isinstance(found, Filter):  # a single one, the most frequent case
+                    matched.append(found)
+                elif found is not None:
+                    self._decide(found, values, context, matched)
+        except Exception as error:  # a failed filter must not affect the others
+            if self._testing is None:
+                raise
+            matched += self._match_with_care(values, context, self._testing, error)
+        if len(matched) > 1:
+            return tuple(dict.fromkeys(matched))  # two values may find the same filter
+        return (matched[0],) if matched else ()
+
+    def _decide(
+        self,
+        found: tuple[Filter, Predicate] | Iterable[Candidate],
+        values: tuple[Value, ...],
+        context: MessageContext,
+        matched: list[Filter],
+    ) -> None:
+        """Append the filters that match to `matched`, of one candidate or several."""
+        for candidate in (found,) if isinstance(found, tuple) else found:
+            if isinstance(candidate, Filter):
+                matched.append(candidate)
+            else:
+                self._testing, test = candidate
+                if test(values, context):
+                    matched.append(self._testing)
+
+    def _divert(self, body: bytes, context: MessageContext) -> tuple[Filter, ...] | None:
+        """Do the periodic work that precedes the matching of a message.
+
+        Returns:
+            The filters that match, if the message was a cost sample; else None.
+        """
+        if self._next is not None:
+            self._move_some(self._next, 1)
+        self._is_diverted = self._next is not None
+        looks = self._looks
+        return self._look(body, context) if looks.messages >= looks.due_at else None
+
+    def _look(self, body: bytes, context: MessageContext) -> tuple[Filter, ...]:
+        """Return the filters that a message matches, and sample their cost. See `match`."""
+        extract, _, _, has_tests, _ = self._layout.plan or self._layout.make_plan()
+        if has_tests:
+            self._searches.messages += 1
+        look = self._looks.begin()
+        begun = perf_counter()
+        values = extract(body)
+        look.reading_seconds = look.took(begun)
+        candidates = self._layout.candidates(values)
+        timed = look.timed(len(candidates))
+        matched: list[Filter] = []
+        for number, (filter_, decide) in enumerate(candidates):
+            begun = perf_counter()
+            try:
+                if decide is None or decide(values, context):
+                    matched.append(filter_)
+            except Exception as error:  # a failed filter must not affect the others
+                matched += self._match_with_care(values, context, filter_, error)
+                break
+            if decide is not None and number in timed:
+                look.seen.append((filter_, look.took(begun) * timed.step))
+        self._looks.end(look)
+        return tuple(dict.fromkeys(matched))
+
+    def _match_with_care(
+        self,
+        values: tuple[Value, ...],
+        context: MessageContext,
+        failed: Filter,
+        problem: Exception,
+    ) -> list[Filter]:
+        """Evaluate the remaining filters after one has failed. Filters that fail are dropped.
+
+        Args:
+            values: the message's fields.
+            context: properties of the message other than its fields, for filter functions.
+            failed: the filter that has failed.
+            problem: its error.
+
+        Returns:
+            The filters that match.
+        """
+        matched: list[Filter] = []
+        hopeless = Hopeless()
+        left = dropwhile(lambda one: one[0] is not failed, self._layout.candidates(values))
+        for filter_, decide in left:
+            error: Exception | None = None
+            if filter_ is failed:
+                error = problem
+            elif hopeless.are(self._owners(filter_)) and searches(filter_.expr):
+                error = TooCostlyError()
+            else:
+                try:
+                    if decide is None or decide(values, context):
+                        matched.append(filter_)
+                except Exception as another:  # no error of a filter may fail the publish
+                    error = another
+            if error is not None and not filter_.has_failed:
+                if isinstance(error, TooCostlyError):
+                    hopeless.add(self._owners(filter_))
+                filter_.has_failed = True
+                self._drop(filter_)
+                self._on_failure(filter_, error)
+        return matched
+
+
+class _Layout:
+    """Assigns fields to positions in the tuple of values, and holds the filters that read them.
+
+    Args:
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        searches: counts long searches.
+
+    Attributes:
+        plan: the matching plan; None after a change of the filters.
+    """
+
+    def __init__(self, message_type: MessageType, functions: Functions, searches: Searches) -> None:
+        self.plan: _Plan | None = None
+        self._message_type = message_type
+        self._functions = functions
+        self._searches = searches
+        self._extract: Extractor | None = None  # None after fields have been added
+        self._fields: dict[Reference, int] = {}  # field: position
+        self._uses: dict[Reference, int] = {}
+        self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
+        self._scanned: dict[Filter, Predicate] = {}
+        # Storing the indexed term of each filter would take more memory than all the rest. It is
+        # found again among the filter's terms: by this number, or the first if there is no entry.
+        self._later_terms: dict[Filter, int] = {}
+        self._tests: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+        self._readers: dict[int, BulkExtractor] = {}  # of single fields, by position
+
+    @property
+    def is_wasteful(self) -> bool:
+        """True if most of the fields are unused."""
+        unused = len(self._fields) - len(self._uses)
+        return unused > max(_FEW_FIELDS, len(self._uses))
+
+    def candidates(self, values: tuple[Value, ...]) -> list[tuple[Filter, Predicate | None]]:
+        """Return the filters that may match these values, with the tests of undecided terms."""
+        found: list[tuple[Filter, Predicate | None]] = list(self._scanned.items())
+        for position, index in self._indexes.items():
+            for candidate in index.find(values[position]):
+                if isinstance(candidate, Filter):
+                    found.append((candidate, None))
+                else:
+                    found.append(candidate)
+        return found
+
+    def make_plan(self) -> _Plan:
+        """Compile, cache and return the matching plan."""
+        if self._extract is None:
+            self._extract = self._message_type.extractor([field.path for field in self._fields])
+        self.plan = _Plan(
+            extract=self._extract,
+            scanned=list(self._scanned.items()),
+            lookups=[
+                (position, index.quick_find, index.find)
+                for position, index in self._indexes.items()
+            ],
+            has_tests=bool(self._tests),
+            by_value=self._by_value(),
+        )
+        return self.plan
+
+    def _by_value(self) -> ValueMatching | None:
+        """Return a finder by the value of a field, if nothing else has to be tested."""
+        if self._scanned or self._tests or len(self._indexes) != 1:
+            return None
+        ((position, index),) = self._indexes.items()
+        read = self._readers.get(position)
+        if read is None:
+            path = list(self._fields)[position].path
+            read = self._readers[position] = bulk_extractor(self._message_type, [path])
+        return ValueMatching(read, index.quick_find, index.find_all)
+
+    def place(self, filter_: Filter) -> None:
+        """Add a filter."""
+        self.plan = None
+        filter_.layout = self
+        for reference in references(filter_.expr):
+            if reference not in self._fields:
+                self._fields[reference] = len(self._fields)
+                self._extract = None
+            self._uses[reference] = self._uses.get(reference, 0) + 1
+        terms = indexable_terms(filter_.expr)
+        if not terms:
+            self._scanned[filter_] = self._test(filter_.expr)
+            return
+        number = 0
+        if len(terms) > 1:
+            number = min(range(len(terms)), key=lambda one: self._crowd(terms[one]))
+        if number:
+            self._later_terms[filter_] = number
+        term = terms[number]
+        if not term.is_void:
+            index = self._indexes.setdefault(self._fields[term.field], FieldIndex())
+            index.add(term.values, self._candidate(filter_, term))
+
+    def displace(self, filter_: Filter) -> None:
+        """Remove a filter."""
+        self.plan = None
+        for reference in references(filter_.expr):
+            self._uses[reference] -= 1
+            if not self._uses[reference]:
+                del self._uses[reference]
+        if self._scanned.pop(filter_, None) is not None:
+            return
+        number = self._later_terms.pop(filter_, 0)
+        term = indexable_terms(filter_.expr)[number]
+        if not term.is_void:
+            position = self._fields[term.field]
+            self._indexes[position].remove(term.values, self._candidate(filter_, term))
+            if not self._indexes[position]:
+                del self._indexes[position]
+
+    def _candidate(self, filter_: Filter, term: Term) -> Candidate:
+        """Return the index entry of a filter, equal as long as the filter is placed here."""
+        return filter_ if term.rest is None else (filter_, self._test(term.rest))
+
+    def _crowd(self, term: Term) -> int:
+        """Return the number of filters that share the values that a term demands."""
+        position = self._fields.get(term.field)
+        index = None if position is None else self._indexes.get(position)
+        return 0 if index is None else index.crowd(term.values)
+
+    def _test(self, expr: Expr) -> Predicate:
+        """Compile a test, or return the cached one that other filters share."""
+        text = to_text(expr)
+        test = self._tests.get(text)
+        if test is None:
+            effort = TestEffort(self._searches)
+            read = as_read(expr, self._message_type)
+            test = compile_filter(read, self._functions, self._fields, effort)
+            self._tests[text] = test
+        return test
+
+
+def match_record(
+    filters: FilterSet, record: Record, envelope: Envelope | None
+) -> tuple[Filter, ...]:
+    """Return the filters that a record's state matches; only a new state has an envelope."""
+    context: MessageContext = NO_CONTEXT
+    if filters.asks_for_context:
+        context = context_of(record)
+        if envelope is not None:
+            envelope.describe_publisher(context)
+    filters.expect(1)
+    return filters.match(record.body, context)
+
+
+class _Plan(NamedTuple):
+    """A matching plan, in the form that is fastest per message.
+
+    Attributes:
+        extract: reads the fields of all filters.
+        scanned: the filters that every message is tested for.
+        lookups: for each indexed field its position, a fast lookup of candidates by value and, for
+            arrays, the complete one.
+        has_tests: whether there are tests besides index lookups.
+        by_value: looks up the values of many messages, if a single field decides all filters.
+    """
+
+    extract: Extractor
+    scanned: list[tuple[Filter, Predicate]]
+    lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Collection[Candidate]]]]
+    has_tests: bool
+    by_value: ValueMatching | None
+
+
+def _nobody_is_told(_filter: Filter, _error: Exception) -> None:
+    """Do nothing: without filters there is no failure."""
+
+
+NO_FILTERS: Final = FilterSet(cast("MessageType", None), BUILTINS, _nobody_is_told)
+"""The filter set of a topic without filters: always false, and never matched against."""

@@ -1,0 +1,99 @@
+"""Limits on the searches of a topic's filters, per message and over many messages.
+
+Regular expressions with long searches delay the publisher. So there is an allowance of long
+searches for all filters that a message is tested for, and one for each test over many messages,
+which grows with their number (server/expressions/regex/budget.py). A filter that exceeds it fails.
+To detect that takes some time for each filter, too: when several filters of a connection have
+failed for one message, its other searching filters are not tried any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from server.expressions.regex.budget import LONG_SEARCHES, TooCostlyError
+
+_MESSAGES_PER_LONG_SEARCH: Final = 100
+"""Messages that allow a test one more long search, beyond its allowance at any time."""
+
+_FOR_ALL: Final = LONG_SEARCHES + 1
+"""Long searches for one message: one test cannot use up all of them."""
+
+
+class Searches:
+    """Counts the long searches of a set of filters.
+
+    Attributes:
+        messages: messages matched.
+    """
+
+    __slots__ = ("_left", "_message", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._message = 0
+        self._left = _FOR_ALL
+
+    @property
+    def left(self) -> int:
+        """See `Effort.left`."""
+        return self._left if self._message == self.messages else _FOR_ALL
+
+    def spend(self, searches: int = 1) -> None:
+        """See `Effort.spend`."""
+        left = self.left
+        if left < searches:
+            raise TooCostlyError
+        self._message = self.messages
+        self._left = left - searches
+
+
+class Hopeless:
+    """Tracks connections with several failed filters for a message: their others are skipped."""
+
+    def __init__(self) -> None:
+        self._failures = Counter[int]()
+
+    def add(self, owners: Iterable[int]) -> None:
+        """Record that a filter has taken too long.
+
+        Args:
+            owners: the numbers of the connections that have it.
+        """
+        self._failures.update(owners)
+
+    def are(self, owners: Collection[int]) -> bool:
+        """Return True if several filters of each of these connections have taken too long."""
+        return bool(owners) and all(self._failures[one] >= LONG_SEARCHES for one in owners)
+
+
+class TestEffort:
+    """Limits the long searches of one test: a few at once, then one per many messages.
+
+    Args:
+        searches: the searches of all tests.
+    """
+
+    __slots__ = ("_counted", "_done", "_searches")
+
+    def __init__(self, searches: Searches) -> None:
+        self._searches = searches
+        self._done = 0.0  # decays with each message
+        self._counted = searches.messages
+
+    @property
+    def left(self) -> int:
+        """See `Effort.left`."""
+        return self._searches.left
+
+    def spend(self, searches: int = 1) -> None:
+        """See `Effort.spend`."""
+        messages = self._searches.messages
+        forgotten = (messages - self._counted) / _MESSAGES_PER_LONG_SEARCH
+        self._done = max(0.0, self._done - forgotten) + searches
+        self._counted = messages
+        if self._done > LONG_SEARCHES:
+            raise TooCostlyError
+        self._searches.spend(searches)

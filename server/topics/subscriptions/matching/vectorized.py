@@ -1,0 +1,109 @@
+"""Matching of filters for a whole run of messages at once.
+
+If a topic has few filters and each is a conjunction of comparisons, a message type may decide them
+for many bodies in one call (server/message_types/bulk.py). Preparing that is worthwhile if a set of
+filters stays unchanged for a while. Bodies that it leaves undecided are matched one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from server.expressions.backends.plain_tests import plain_tests
+from server.message_types.bulk import MOST_DECIDED, UNDECIDED, DecidesInBulk
+
+if TYPE_CHECKING:
+    from server.expressions.tree import Expr
+    from server.message_types.base import MessageType
+    from server.message_types.bulk import Decider, PlainTest
+
+_WORTH_MAKING: Final = 256
+"""Messages after which a set of filters is expected to last."""
+
+
+_MOST_SETS: Final = 1024
+"""Cached sets of matching filters."""
+
+
+class Decidable(Protocol):
+    """A filter."""
+
+    @property
+    def expr(self) -> Expr:
+        """Its expression tree."""
+
+
+F = TypeVar("F", bound=Decidable)
+
+
+class RunMatching(Generic[F]):
+    """Decides a set of filters for runs of messages, as long as the set stays the same.
+
+    Args:
+        message_type: parses bodies.
+
+    Attributes:
+        state: identifies the set of filters.
+    """
+
+    __slots__ = ("_decide", "_filters", "_matches", "_messages", "_type", "state")
+
+    def __init__(self, message_type: MessageType) -> None:
+        self._type = message_type
+        self.state: object = None
+        self._messages = 0  # counted since `state` is current
+        self._filters: Sequence[F] = ()
+        self._decide: Decider | None = None
+        self._matches: dict[int, tuple[F, ...]] = {}  # by bits of the matching filters
+
+    def is_ready(self, state: object, filters: Collection[F], messages: int) -> bool:
+        """Count messages, prepare if worthwhile, and return True if `decide` can be called.
+
+        Args:
+            state: identifies the set of filters: another object when the filters have changed.
+            filters: the filters.
+            messages: number of messages that are about to be decided.
+        """
+        if self.state is not state:
+            self.state = state
+            self._messages = 0
+            self._decide = None
+        before = self._messages
+        self._messages = before + messages
+        if before < _WORTH_MAKING <= self._messages:
+            self._make(list(filters))
+        return self._decide is not None
+
+    def decide(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, int, tuple[F, ...] | None]]:
+        """Decide the filters for messages, if `is_ready` has returned True.
+
+        Returns:
+            Ranges of messages as begin, end and matching filters; None in place of the filters for
+            messages that have to be matched one by one. Messages without a match are omitted.
+        """
+        assert self._decide is not None  # noqa: S101 - see above
+        for begin, end, bits in self._decide(bodies):
+            yield begin, end, None if bits == UNDECIDED else self._matched(bits)
+
+    def _matched(self, bits: int) -> tuple[F, ...]:
+        found = self._matches.get(bits)
+        if found is None:
+            if len(self._matches) >= _MOST_SETS:
+                self._matches.clear()
+            found = tuple(one for place, one in enumerate(self._filters) if bits >> place & 1)
+            self._matches[bits] = found
+        return found
+
+    def _make(self, filters: Sequence[F]) -> None:
+        self._matches.clear()
+        if len(filters) > MOST_DECIDED or not isinstance(self._type, DecidesInBulk):
+            return
+        tests: list[Sequence[PlainTest]] = []
+        for filter_ in filters:
+            those = plain_tests(filter_.expr)
+            if those is None:
+                return
+            tests.append(those)
+        self._filters = filters
+        self._decide = self._type.bulk_decider(tests)

@@ -1,0 +1,1 @@
+"""Pagination: result sets, and the pages that subscriptions see of them."""

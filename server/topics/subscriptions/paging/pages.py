@@ -1,0 +1,141 @@
+"""The paginated subscriptions of one topic.
+
+Subscriptions with the same filter and the same order share a result set, which is kept as long as
+any page is cut from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.topics.subscriptions.delivery.record_conflation import Form
+from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.matching.filter_set import Filter, FilterSet, match_record
+from server.topics.subscriptions.paging.page import Find, Page
+from server.topics.subscriptions.paging.result_set import ResultSet
+from server.topics.subscriptions.subscription import PageTerms
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.expressions.tree import OrderTerm
+    from server.message_types.base import MessageType
+    from server.storage.sow.records import Change
+    from server.topics.subscriptions.delivery.delta import Differ
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.subscription import Subscription
+
+
+class _Paged(NamedTuple):
+    """A paginated subscription's state.
+
+    Attributes:
+        page: its page.
+        filter: its filter, None for all records.
+    """
+
+    page: Page
+    filter: Filter | None
+
+
+class Pages:
+    """The paginated subscriptions of one topic, and their pages.
+
+    Args:
+        message_type: parses bodies.
+        functions: the functions that filters may call.
+        find: finds records by SOW key.
+        differ: makes deltas.
+    """
+
+    __slots__ = ("_differ", "_filters", "_find", "_message_type", "_paged", "_results")
+
+    def __init__(
+        self, message_type: MessageType, functions: Functions, find: Find, differ: Differ
+    ) -> None:
+        self._message_type: Final = message_type
+        self._filters: Final = FilterSet(message_type, functions, self._give_up_on)
+        self._find: Final = find
+        self._differ: Final = differ
+        self._paged: Final[dict[Subscription, _Paged]] = {}
+        self._results: Final[list[tuple[Filter | None, tuple[OrderTerm, ...], ResultSet]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._paged)
+
+    def __contains__(self, subscription: Subscription) -> bool:
+        return subscription in self._paged
+
+    def page(self, subscription: Subscription) -> Page:
+        """Return the page of a subscription."""
+        return self._paged[subscription].page
+
+    def attach(
+        self,
+        subscription: Subscription,
+        terms: PageTerms,
+        deliver: Callable[[Subscription, Form], RecordDelivery],
+    ) -> None:
+        """Begin a page, held back until it is released.
+
+        Args:
+            subscription: the page's subscription.
+            terms: the range and the order.
+            deliver: returns a delivery to a subscription for messages of a form.
+        """
+        expr = subscription.filter
+        filter_ = None if expr is None else self._filters.add(expr)
+        page = Page(
+            subscription,
+            terms,
+            self._results_for(filter_, terms),
+            self._find,
+            self._differ,
+            partial(deliver, subscription),
+        )
+        page.results.attach(page)
+        self._paged[subscription] = _Paged(page, filter_)
+
+    def detach(self, subscription: Subscription) -> None:
+        """End a page."""
+        page, filter_ = self._paged.pop(subscription)
+        page.end()
+        if filter_ is not None:
+            self._filters.remove(filter_)
+        self._results[:] = [kept for kept in self._results if kept[-1].has_pages]
+
+    def cost_of(self, subscription: Subscription, topic: str) -> FilterCost | None:
+        """See `Audience.cost_of`."""
+        filter_ = self._paged[subscription].filter
+        return None if filter_ is None else self._filters.cost(filter_, topic)
+
+    def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
+        """Apply a change of a record, and notify subscribers."""
+        matched: tuple[Filter, ...] = ()
+        if change.record is not None and self._filters:
+            matched = match_record(self._filters, change.record, envelope)
+        for filter_, _, results in self._results:
+            matches = filter_ is None or filter_ in matched
+            try:
+                results.take(change.record if matches else None, change.previous, message)
+            except Exception as error:  # no error of a subscription may fail the change
+                give_up_on(
+                    [one for one, its in self._paged.items() if its.page.results is results], error
+                )
+
+    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+        """End the subscriptions that have a filter, because it has failed."""
+        give_up_on([one for one, its in self._paged.items() if its.filter is filter_], error)
+
+    def _results_for(self, filter_: Filter | None, terms: PageTerms) -> ResultSet:
+        """Return a complete result set, or else a new one, which has to be filled."""
+        for known, order_by, results in self._results:
+            if known is filter_ and order_by == terms.order_by and results.is_complete:
+                return results
+        made = ResultSet(self._message_type, terms.order_by)
+        self._results.append((filter_, terms.order_by, made))
+        return made

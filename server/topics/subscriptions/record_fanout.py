@@ -1,0 +1,465 @@
+"""The subscriptions of a topic with records, and the deliveries that a change of a record causes.
+
+Theory of operation. The message that a subscription gets depends on whether it matched the record's
+state before the change and whether it matches the state after it:
+
+    before  after
+      no     yes     the record (to a delta subscription that tracks focus: whole)
+      yes    yes     the record, or to a delta subscription the difference
+      yes    no      `oof`, if the subscription tracks focus; without the record if its user is not
+                     entitled to it any more (server/topics/subscriptions/entitlement_limits.py)
+      no     no      nothing
+
+So the deliveries of a change depend only on the filters that match before and after, and on whether
+the record existed before and exists after. The deliveries of such a combination are prepared when
+it first occurs. The state before is matched only if some subscription tracks focus. Connections
+without any filter on the topic get every change; their deliveries are prepared separately, because
+the others have one set per combination.
+
+A delta reveals the state before. So a record that the user is entitled to now, but was not before
+the change, is sent whole (`Barrier`). A state that only the client's own filter rejected is not
+secret: without `oof`, AMPS sends the delta.
+
+Subscriptions of one connection share messages as on any topic; if one of them needs the whole
+record, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).
+
+A subscription without deltas, without conflation, and without focus tracking of a filter gets the
+same message whatever the state before was. If all are of this kind, the state before is not
+needed, and records that change together are announced together: their frames are made in one call.
+
+Paginated subscriptions get messages about other records as well
+(server/topics/subscriptions/paging/pages.py), and aggregated ones get messages about groups of
+records (server/topics/subscriptions/aggregate_subscription.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from server.topics.subscriptions.aggregate_subscription import Aggregate
+from server.topics.subscriptions.delivery.delivery_cache import PreparedSets
+from server.topics.subscriptions.delivery.delivery_hooks import WatchedFramer
+from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.presentation import Presentation
+from server.topics.subscriptions.delivery.record_conflation import ConflatedRecordDelivery, Form
+from server.topics.subscriptions.delivery.record_delivery import (
+    DeltaDelivery,
+    Framer,
+    LeavingDelivery,
+    RecordDelivery,
+    RecordFramer,
+    RecordMessage,
+    WholeDelivery,
+    Writer,
+    deliver_run,
+)
+from server.topics.subscriptions.delivery.sink import SinkFramer
+from server.topics.subscriptions.entitlement_limits import Barrier
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.matching.filter_set import Filter, match_record
+from server.topics.subscriptions.paging.page import Find, Page
+from server.topics.subscriptions.paging.pages import Pages
+from server.topics.subscriptions.subscriber_set import Audience
+from server.topics.subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.storage.sow.record_batch import RecordRun
+    from server.storage.sow.records import Change
+    from server.topics.subscriptions.delivery.conflation import Conflater
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.subscriptions.delivery.outbox import Outbox
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.topics.subscriptions.paging.result_set import ResultSet
+
+_Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
+
+
+class Kind(Enum):
+    """The kind of a change of a record."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    REMOVAL = "removal"
+
+
+class _Case(NamedTuple):
+    """A combination that determines the recipients of a change and their messages.
+
+    Attributes:
+        kind: the kind of change.
+        after: the filters that match the new state.
+        before: the filters that matched the old state.
+    """
+
+    kind: Kind
+    after: tuple[Filter, ...]
+    before: tuple[Filter, ...]
+
+
+class RecordAudience(Audience):
+    """The subscriptions of one topic with records.
+
+    Args:
+        message_type: the type that the topic is scoped to.
+        name: the topic's name.
+        functions: the functions that filters may call.
+        differ: makes deltas of the topic's records.
+        find: finds the topic's records by SOW key.
+    """
+
+    __slots__ = (
+        "_aggregates",
+        "_alone_unfiltered",
+        "_beside_filtered",
+        "_comparing",
+        "_differ",
+        "_is_stale",
+        "_pages",
+        "_prepared",
+        "_tracking",
+        "_tracking_filtered",
+    )
+
+    def __init__(
+        self, message_type: MessageType, name: str, functions: Functions, differ: Differ, find: Find
+    ) -> None:
+        super().__init__(message_type, name, functions)
+        self._differ = differ
+        self._pages = Pages(message_type, functions, find, differ)
+        self._aggregates: dict[Subscription, Aggregate] = {}
+        self._is_stale = False
+        self._tracking = 0  # subscriptions that track focus
+        self._tracking_filtered = 0  # those of them with a filter
+        self._comparing = 0  # subscriptions with messages that depend on the state before
+        # unfiltered subscriptions, with their places: of connections without a filter here, others
+        self._alone_unfiltered: dict[Subscription, int] = {}
+        self._beside_filtered: dict[Subscription, int] = {}
+        self._prepared = PreparedSets[Kind | _Case, _Recipient]()
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """See `Audience.has_subscriptions`."""
+        return super().has_subscriptions or bool(self._pages or self._aggregates)
+
+    def result_set(self, subscription: Subscription) -> ResultSet | None:
+        """Return the result set of a subscription's page; None if it has none."""
+        pages, here = self._pages, self._here(subscription)
+        return pages.page(here).results if here in pages else None
+
+    @property
+    def has_literal_subscription(self) -> bool:
+        """See `Audience.has_literal_subscription`; pages and groups are of exactly this topic."""
+        return super().has_literal_subscription or bool(self._pages or self._aggregates)
+
+    def _attach(self, subscription: Subscription) -> None:
+        """See `Audience.attach`."""
+        if subscription.aggregation is not None:
+            self._aggregates[subscription] = Aggregate(
+                subscription,
+                subscription.aggregation,
+                partial(self._alone, subscription),
+                self._succeeded_by(subscription),
+            )
+        elif subscription.page is None:
+            super()._attach(subscription)
+            self._count(subscription, 1)
+        else:
+            self._pages.attach(subscription, subscription.page, self._alone)
+
+    def _detach(self, subscription: Subscription) -> None:
+        """See `Audience.detach`."""
+        if subscription in self._pages:
+            self._pages.detach(subscription)
+        elif subscription in self._aggregates:
+            self._aggregates.pop(subscription).end()
+        elif subscription in self._subscriptions:
+            super()._detach(subscription)
+            self._count(subscription, -1)
+
+    def _count(self, subscription: Subscription, step: int) -> None:
+        is_comparing = subscription.delta or subscription.conflater is not None
+        if subscription.tracks_focus:
+            self._tracking += step
+            if subscription.filter is not None:
+                self._tracking_filtered += step
+                is_comparing = True
+        if is_comparing:
+            self._comparing += step
+
+    @property
+    def asks_for_changes(self) -> bool:
+        """True if some subscription needs changes (`announce`), and not only new states."""
+        return bool(
+            self._comparing or self._pages or self._aggregates or self._filters.asks_for_context
+        )
+
+    def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
+        """Return the live aggregated subscription that `subscription` is about to replace."""
+        for other, aggregate in self._aggregates.items():
+            if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
+                same = aggregate.is_live and other.permit == subscription.permit
+                return aggregate if same else None
+        return None
+
+    def page(self, subscription: Subscription) -> Page | None:
+        """Return the page of a subscription; None if it is not paginated."""
+        here = self._here(subscription)
+        if here in self._aggregates:
+            return self._aggregates[here].page
+        return self._pages.page(here) if here in self._pages else None
+
+    def aggregate(self, subscription: Subscription) -> Aggregate:
+        """Return the aggregate of an aggregated subscription."""
+        return self._aggregates[self._here(subscription)]
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """See `Audience.cost_of`. The cost of an aggregated subscription is not known."""
+        here = self._here(subscription)
+        if here in self._pages:
+            return self._pages.cost_of(here, self.name)
+        return super().cost_of(subscription)
+
+    def _changed(self) -> None:
+        self._is_stale = True
+
+    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """Deliver a change to subscribers.
+
+        Args:
+            change: the change of a record.
+            envelope: the origin of the change.
+            reason: the reason in `oof` messages.
+        """
+        if self._aggregates:
+            self._tell_aggregates(change, envelope, reason)
+        recipients = self._due(change, envelope) if self._subscriptions else ()
+        record, previous = change.record, change.previous
+        state = record or previous
+        if state is None or not (recipients or self._pages):
+            return
+        message = RecordMessage(
+            change.key,
+            state.body,
+            None if previous is None else previous.body,
+            envelope,
+            self._differ,
+            reason,
+            state.correlation_id,
+            state,
+        )
+        for delivery, subscriptions in recipients:
+            try:
+                delivery.deliver(message)
+            except Exception as error:  # no error of a subscription may fail the change
+                give_up_on(subscriptions, error)
+        if self._pages:
+            self._pages.take(change, envelope, message)
+
+    def announce_run(self, run: RecordRun, envelope: Envelope) -> None:
+        """Deliver records that have been put, provided that `asks_for_changes` is false.
+
+        Args:
+            run: the records.
+            envelope: their origin.
+        """
+        if self._is_stale:
+            self._prepare()
+        self._hand_over(self._to_unfiltered(Kind.UPDATE), run, envelope)
+        filters = self._filters
+        if not filters:
+            return
+        filters.expect(len(run.bodies))
+        start = 0
+        for after, alike in groupby(map(filters.match, run.bodies)):
+            end = start + sum(1 for _ in alike)
+            if self._is_stale:  # a filter has failed
+                self._prepare()
+            recipients = self._to_matching(_Case(Kind.UPDATE, after, ()))
+            if recipients:
+                self._hand_over(recipients, run.part(start, end), envelope)
+            start = end
+
+    def _hand_over(
+        self, recipients: Sequence[_Recipient], run: RecordRun, envelope: Envelope
+    ) -> None:
+        """Deliver a run; several deliveries of one connection are interleaved per record."""
+        connections = {subscriptions[0].outbox for _, subscriptions in recipients}
+        count = len(run.bodies)
+        step = count if len(connections) == len(recipients) else 1
+        for start in range(0, count, step):
+            part = run.part(start, start + step)
+            for delivery, subscriptions in recipients:
+                try:
+                    deliver_run(delivery, part, envelope, self._differ)
+                except Exception as error:  # no error of a subscription may fail the change
+                    give_up_on(subscriptions, error)
+
+    def _tell_aggregates(self, change: Change, envelope: Envelope, reason: str) -> None:
+        for subscription, aggregate in self._aggregates.items():
+            try:
+                aggregate.take(change, envelope, reason)
+            except Exception as error:  # no error of a subscription may fail the change
+                give_up_on((subscription,), error)
+
+    def _due(self, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+        """Return the recipients of a change, of all subscriptions without a page."""
+        if self._is_stale:
+            self._prepare()
+        if change.record is None:
+            if change.previous is None or not self._tracking:
+                return ()
+            kind = Kind.REMOVAL
+        else:
+            kind = Kind.INSERT if change.previous is None else Kind.UPDATE
+        recipients = self._to_unfiltered(kind)
+        if self._filters:
+            return [*recipients, *self._of_filters(kind, change, envelope)]
+        return recipients
+
+    def _to_unfiltered(self, kind: Kind) -> Sequence[_Recipient]:
+        """Return the recipients of any change, of the connections without a filter here."""
+        recipients = self._prepared.get(kind)
+        if recipients is None:
+            grouped = self._grouped(self._alone_unfiltered, kind, set(), set())
+            recipients = self._prepared.keep(kind, grouped)
+        return recipients
+
+    def _prepare(self) -> None:
+        self._is_stale = False
+        self._alone_unfiltered, self._beside_filtered = self._by_connection()
+        self._prepared.clear()
+
+    def _of_filters(self, kind: Kind, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+        """Return the recipients of a change, of the connections with a filter here."""
+        after: tuple[Filter, ...] = ()
+        before: tuple[Filter, ...] = ()
+        if change.record is not None:
+            after = match_record(self._filters, change.record, envelope)
+        if change.previous is not None and self._tracking_filtered:
+            before = match_record(self._filters, change.previous, None)
+        return self._to_matching(_Case(kind, after, before))
+
+    def _to_matching(self, case: _Case) -> Sequence[_Recipient]:
+        """Return the recipients of a combination, of the connections with a filter here."""
+        recipients = self._prepared.get(case)
+        if recipients is None:
+            kind, after, before = case
+            found = self._with_users(self._beside_filtered, after + before)
+            grouped = self._grouped(found, kind, set(after), set(before))
+            recipients = self._prepared.keep(case, grouped)
+        return recipients
+
+    # ---- preparing
+
+    def _grouped(
+        self,
+        subscriptions: Iterable[Subscription],
+        kind: Kind,
+        after: set[Filter],
+        before: set[Filter],
+    ) -> list[_Recipient]:
+        conflated: list[_Recipient] = []
+        groups: dict[tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, Form]]] = {}
+        for subscription in subscriptions:
+            form = self._form(subscription, kind, after, before)
+            if form is None:
+                continue
+            if subscription.conflater is not None:
+                had = self._matched(subscription, kind, before)
+                delivery = self._conflated(subscription, subscription.conflater, form, had=had)
+                conflated.append((delivery, [subscription]))
+                continue
+            leaves = form is Form.LEAVING
+            permitted = subscription.permit.filter_text
+            group = subscription.outbox, subscription.presentation, leaves, permitted
+            groups.setdefault(group, []).append((subscription, form))
+        return [
+            (self._delivery_for(group), [subscription for subscription, _ in group])
+            for group in groups.values()
+        ] + conflated
+
+    def _form(
+        self, subscription: Subscription, kind: Kind, after: set[Filter], before: set[Filter]
+    ) -> Form | None:
+        """Return the form that a subscription gets; None for nothing. See the table at the top."""
+        filter_ = self._subscriptions[subscription].filter
+        matched = self._matched(subscription, kind, before)
+        if kind is Kind.REMOVAL or not (filter_ is None or filter_ in after):
+            return Form.LEAVING if matched and subscription.tracks_focus else None
+        if not subscription.delta or not self._differ.works or kind is Kind.INSERT:
+            return Form.WHOLE
+        returns = subscription.tracks_focus and not matched
+        return Form.WHOLE if returns else Form.DELTA
+
+    def _matched(self, subscription: Subscription, kind: Kind, before: set[Filter]) -> bool:
+        """Return True if a subscription matched a record before it changed."""
+        filter_ = self._subscriptions[subscription].filter
+        return kind is not Kind.INSERT and (filter_ is None or filter_ in before)
+
+    def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
+        """Return a delivery to a single subscription."""
+        if subscription.conflater is not None:
+            return self._conflated(subscription, subscription.conflater, form, had=False)
+        return self._delivery_for([(subscription, form)])
+
+    def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
+        subscriptions = [subscription for subscription, _ in group]
+        if any(form is not Form.DELTA for _, form in group):
+            if group[0][1] is Form.LEAVING:
+                barrier = self._barrier(subscriptions[0])
+                return LeavingDelivery(self._framer("oof", subscriptions), barrier)
+            return WholeDelivery(self._framer("p", subscriptions))
+        wanting_empties = [one for one in subscriptions if not one.no_empties]
+        return DeltaDelivery(
+            self._framer("p", subscriptions),
+            self._framer("p", wanting_empties) if wanting_empties else None,
+            self._barrier(subscriptions[0]),
+        )
+
+    def _conflated(
+        self, subscription: Subscription, conflater: Conflater, form: Form, *, had: bool
+    ) -> RecordDelivery:
+        return ConflatedRecordDelivery(
+            subscription,
+            conflater,
+            self.name,
+            form,
+            self._framer("p", [subscription]),
+            self._framer("oof", [subscription]),
+            self._barrier(subscription),
+            had=had,
+        )
+
+    def _barrier(self, subscription: Subscription) -> Barrier | None:
+        """Return the entitlement barrier of a subscription; None if its user may see all."""
+        permitted = subscription.permit.filter
+        if permitted is None or subscription.aggregation is not None:
+            return None
+        return Barrier(permitted, self.message_type, self._functions)
+
+    def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
+        subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink
+        presentation = subscriptions[0].presentation
+        if sink is not None:
+            return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
+        sub_ids = [subscription.sub_id for subscription in subscriptions]
+        outbox = _writer_for(subscriptions[0])
+        framer = Framer(outbox, command, self.name, sub_ids, presentation)
+        watchers = subscriber.delivery_watchers(self.name)
+        if command == "oof" or not watchers:
+            return framer
+        return WatchedFramer(framer, watchers, subscriber, self.name)
+
+
+def _writer_for(subscription: Subscription) -> Writer:
+    """Return the writer for a subscription's messages, which also counts them."""
+    outbox = subscription.outbox
+    if subscription.conflater or subscription.page or subscription.aggregation:
+        return outbox.counted(outbox.traffic.detached)
+    return outbox

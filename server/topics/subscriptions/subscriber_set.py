@@ -1,0 +1,245 @@
+"""The subscriptions of one topic, with their filters.
+
+Topics differ in the use of their audience: an ad hoc topic passes on the messages published to it
+(server/topics/topic.py), a topic with records sends changes of records
+(server/topics/subscriptions/record_fanout.py). Both cache prepared deliveries as long as the
+audience stays the same.
+
+The cost of finding the recipients of a message grows with their number, not with that of all
+subscriptions: these are kept by their filters. Each has a place in the order of creation; a message
+lists its subscriptions in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, cast
+
+from mypy_extensions import mypyc_attr
+
+from server.security.permissions import UNLIMITED
+from server.topics.subscriptions.entitlement_limits import entitled
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.matching.filter_set import NO_FILTERS, Filter, FilterSet
+from server.topics.subscriptions.subscription import Subscription
+from server.util.multimap import joined, left, members
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.security.permissions import Permit
+    from server.topics.subscriptions.delivery.outbox import Outbox
+    from server.topics.subscriptions.matching.filter_costs import FilterCost
+    from server.util.multimap import Crowd
+
+
+class Seat:
+    """A subscription's entry in an audience.
+
+    Args:
+        subscription: the subscription.
+        filter_: its filter; None if it has none.
+        place: its position in the order of all.
+    """
+
+    __slots__ = ("filter", "place", "subscription")
+
+    def __init__(self, subscription: Subscription, filter_: Filter | None, place: int) -> None:
+        self.subscription = subscription
+        self.filter = filter_
+        self.place = place
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Audience:
+    """The subscriptions of one topic of one message type.
+
+    Args:
+        message_type: the type that the topic is scoped to.
+        name: the topic's name.
+        functions: the functions that filters may call.
+    """
+
+    __slots__ = (
+        "_attached",
+        "_filtering",
+        "_filters",
+        "_functions",
+        "_limited",
+        "_literal",
+        "_subscriptions",
+        "_unfiltered",
+        "message_type",
+        "name",
+    )
+
+    def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
+        self.message_type = message_type
+        self.name = name
+        # in their effective form here; `_limited`: by requested form, where the two differ
+        self._subscriptions: dict[Subscription, Seat] = {}
+        self._limited: dict[Subscription, Subscription] = {}
+        self._attached = 0
+        self._literal = 0  # subscriptions to this very topic
+        self._unfiltered: dict[Subscription, int] = {}  # with their places
+        self._filtering: dict[int, int] = {}  # number of filters, by connection
+        self._functions = functions
+        self._filters = NO_FILTERS  # shared: most topics never have any
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """True if a message could have recipients."""
+        return bool(self._subscriptions)
+
+    @property
+    def chooses(self) -> bool:
+        """True if some messages are filtered, or changed by a permit, for some subscriptions."""
+        return bool(self._filters) or bool(self._limited)
+
+    @property
+    def subscriptions(self) -> Collection[Subscription]:
+        """The subscriptions that could get a message, as requested by their clients."""
+        if not self._limited:
+            return self._subscriptions.keys()
+        asked = {here: subscription for subscription, here in self._limited.items()}
+        return [asked.get(here, here) for here in self._subscriptions]
+
+    @property
+    def has_literal_subscription(self) -> bool:
+        """True if some subscription is to this very topic, and not to a matching pattern."""
+        return self._literal > 0
+
+    @property
+    def size(self) -> int:
+        """Number of subscriptions."""
+        return len(self._subscriptions)
+
+    def attach(self, subscription: Subscription, permit: Permit = UNLIMITED) -> None:
+        """Deliver messages to a subscription from now on.
+
+        Args:
+            subscription: the subscription, as its client requested it.
+            permit: its user's permit for the topic.
+        """
+        self._attach(self._limit(subscription, permit))
+
+    def detach(self, subscription: Subscription) -> None:
+        """Stop delivering messages to a subscription, if it is attached."""
+        self._detach(self._limited.pop(subscription, subscription))
+
+    def _limit(self, subscription: Subscription, permit: Permit) -> Subscription:
+        """Apply a permit to a subscription, and return its effective form here."""
+        here = entitled(subscription, permit, self.message_type)
+        if here is not subscription:
+            self._limited[subscription] = here
+        return here
+
+    def _here(self, subscription: Subscription) -> Subscription:
+        """Return the effective form of a subscription here."""
+        return self._limited.get(subscription, subscription)
+
+    def _attach(self, subscription: Subscription) -> None:
+        self._attached += 1
+        filter_ = None
+        if subscription.filter is not None:
+            if self._filters is NO_FILTERS:
+                self._filters = FilterSet(
+                    self.message_type, self._functions, self._give_up_on, self._owners_of
+                )
+            filter_ = self._filters.add(subscription.filter)
+        seat = Seat(subscription, filter_, self._attached)
+        self._subscriptions[subscription] = seat
+        if filter_ is None:
+            self._unfiltered[subscription] = self._attached
+        else:
+            filter_.owners = joined(filter_.owners, seat)
+            self._address(filter_)
+            number = subscription.subscriber.number
+            self._filtering[number] = self._filtering.get(number, 0) + 1
+        self._literal += not subscription.selector.is_regex
+        self._changed()
+
+    def _detach(self, subscription: Subscription) -> None:
+        if subscription not in self._subscriptions:
+            return
+        seat = self._subscriptions.pop(subscription)
+        filter_ = seat.filter
+        self._literal -= not subscription.selector.is_regex
+        if filter_ is None:
+            del self._unfiltered[subscription]
+        else:
+            self._filters.remove(filter_)
+            filter_.owners = left(filter_.owners, seat)
+            self._address(filter_)
+            number = subscription.subscriber.number
+            self._filtering[number] -= 1
+            if not self._filtering[number]:
+                del self._filtering[number]
+        self._changed()
+
+    def cost_of(self, subscription: Subscription) -> FilterCost | None:
+        """Return the cost of a subscription's filter; None if it has none or is not attached."""
+        seat = self._subscriptions.get(self._here(subscription))
+        if seat is None or seat.filter is None:
+            return None
+        return self._filters.cost(seat.filter, self.name)
+
+    def _address(self, filter_: Filter) -> None:
+        """Cache writer and id in a filter with one user, if its messages need only an id."""
+        owner = filter_.owners
+        if isinstance(owner, Seat):
+            filter_.sub_id = owner.subscription.sub_id
+            filter_.writer = self._plain_writer(owner.subscription)
+        else:
+            filter_.writer = None
+
+    def _plain_writer(self, subscription: Subscription) -> Outbox | None:  # noqa: ARG002 - `Topic` has some
+        """Return the writer of a subscription, if its messages need its id and nothing else."""
+        return None
+
+    def _changed(self) -> None:
+        """Invalidate the deliveries prepared for the previous subscriptions."""
+        raise NotImplementedError
+
+    def _by_connection(self) -> tuple[dict[Subscription, int], dict[Subscription, int]]:
+        """Return the subscriptions without a filter, with their places.
+
+        Returns:
+            Those of connections without any filter here, and those of connections with filters.
+        """
+        if not self._filtering:
+            return self._unfiltered, {}
+        alone: dict[Subscription, int] = {}
+        beside_others: dict[Subscription, int] = {}
+        for subscription, place in self._unfiltered.items():
+            filters = subscription.subscriber.number in self._filtering
+            (beside_others if filters else alone)[subscription] = place
+        return alone, beside_others
+
+    def _with_users(
+        self, unfiltered: dict[Subscription, int], filters: Iterable[Filter]
+    ) -> list[Subscription]:
+        """Return some subscriptions without a filter and those with some filters, in order."""
+        places = dict(unfiltered)
+        for filter_ in filters:
+            for seat in _seats(filter_):
+                places[seat.subscription] = seat.place
+        return list(places) if len(places) == 1 else sorted(places, key=places.__getitem__)
+
+    def give_up(self, error: Exception) -> None:
+        """End all subscriptions, since the messages of the topic cannot be made."""
+        give_up_on(self._subscriptions, error)
+
+    def _owners_of(self, filter_: Filter) -> Collection[int]:
+        """Return the numbers of the connections that have a filter."""
+        return {seat.subscription.subscriber.number for seat in _seats(filter_)}
+
+    def _give_up_on(self, filter_: Filter, error: Exception) -> None:
+        """End the subscriptions that have a filter, because it has failed."""
+        give_up_on([seat.subscription for seat in _seats(filter_)], error)
+
+
+def _seats(filter_: Filter) -> Collection[Seat]:
+    """Return the seats of a filter's subscriptions."""
+    owners = filter_.owners
+    return () if owners is None else members(cast("Crowd[Seat]", owners))

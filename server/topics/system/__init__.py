@@ -1,0 +1,1 @@
+"""System topics: /AMPS/ClientStatus, /AMPS/Audit and /AMPS/SOWStats."""

@@ -1,0 +1,153 @@
+"""/AMPS/Audit: logons, refusals, and actions on the instance, with the users responsible.
+
+Each event is also an entry of the log. Any peer can cause refusals, in any number. They are
+therefore rate-limited per minute for each user at each host, in both places.
+
+An extension: AMPS does not have this topic. Fields with the same meaning as those of
+/AMPS/ClientStatus have the same names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.expressions.topic_names import AUDIT
+from server.topics.subscriptions.delivery.envelope import iso_timestamp
+from server.topics.system.event_topic import EventField, EventTopic, EventTypes
+from server.util.rate_limited_log import Complaints, host_of
+
+if TYPE_CHECKING:
+    from server.topics.topic_table import TopicTable
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_FIELDS: Final = (
+    EventField("timestamp", "Timestamp", "20065"),
+    EventField("event", "Event", "20066"),
+    EventField("auth_id", "AuthId", "20081"),
+    EventField("client_address", "ClientAddr", "20080"),
+    EventField("client_name", "ClientName", "20067"),
+    EventField("transport", "Transport", "20091"),
+    EventField("module", "Module", "20092"),
+    EventField("action", "Action", "20093"),
+    EventField("resource", "Resource", "20094"),
+    EventField("reason", "Reason", "20062"),
+)
+
+
+class Party(NamedTuple):
+    """The peer concerned.
+
+    Attributes:
+        user: the user that the peer is known as or claims to be; empty if none in particular.
+        address: the peer's address.
+        transport: the name of the transport.
+        client_name: the name that the client gives itself; empty if there is none.
+        module: the module that decides on logons there.
+    """
+
+    user: str
+    address: str
+    transport: str
+    client_name: str = ""
+    module: str = ""
+
+
+NOBODY: Final = Party("", "", "")
+"""The party of actions that the instance takes of its own accord."""
+
+
+class Audit:
+    """Publishes the events that operators responsible for an instance have to know.
+
+    Args:
+        topics: finds subscribers.
+        types: the message types to build events in.
+        clock: the clock.
+        log: receives the same events.
+    """
+
+    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, log: Log) -> None:
+        self._events = EventTopic(topics, types, AUDIT, "Audit")
+        self._clock = clock
+        self._log = log
+        self._complaints = Complaints(log, clock.call_later)
+
+    def logged_on(self, party: Party, reason: str) -> None:
+        """Report a logon.
+
+        Args:
+            party: the client.
+            reason: the module's explanation.
+        """
+        fields = _fields(party, reason=reason)
+        self._log.emit("25-0080", **fields)
+        self._publish("logon", fields)
+
+    def logon_refused(self, party: Party, reason: str) -> None:
+        """Report a refused logon.
+
+        Args:
+            party: the client.
+            reason: the reason; it may contain details that the client does not get.
+        """
+        self._complain("25-0081", "logon_refused", party, reason=reason)
+
+    def refused(self, party: Party, action: str, resource: str, rule: str) -> None:
+        """Report a refused action of a user.
+
+        Args:
+            party: the user.
+            action: the attempted action.
+            resource: the object of the action: a topic, a path.
+            rule: the rule that forbids it.
+        """
+        self._complain("25-0082", "refused", party, action=action, resource=resource, reason=rule)
+
+    def acted(self, party: Party, action: str, resource: str) -> None:
+        """Report an action on the instance.
+
+        Args:
+            party: the initiator; no address if it is the instance itself.
+            action: the action.
+            resource: the purpose or the object of the action.
+        """
+        fields = _fields(party, action=action, resource=resource)
+        self._log.emit("25-0083", **fields)
+        self._publish("action", fields)
+
+    def complain(self, message_id: str, party: Party, /, **fields: str) -> None:
+        """Write an entry to the log alone, unless there have been many of its kind.
+
+        Args:
+            message_id: its id in the catalogue.
+            party: its cause; it need not have logged on.
+            fields: its fields.
+        """
+        self._complaints.emit(message_id, host_of(party.address), **fields)
+
+    def _complain(self, message_id: str, event: str, party: Party, **more: str) -> None:
+        fields = _fields(party, **more)
+        who = f"{party.user!r} at {host_of(party.address)}"
+        if self._complaints.emit(message_id, who, **fields):
+            self._publish(event, fields)
+
+    def _publish(self, event: str, fields: dict[str, str]) -> None:
+        listeners = self._events.listeners()
+        if not listeners:
+            return
+        now = self._clock.now()
+        values = {name: text or None for name, text in fields.items()}
+        values |= {"timestamp": iso_timestamp(now), "event": event}
+        for listener in listeners:
+            self._events.publish(listener, _FIELDS, values, now)
+
+
+def _fields(party: Party, **more: str) -> dict[str, str]:
+    return {
+        "auth_id": party.user,
+        "client_address": party.address,
+        "client_name": party.client_name,
+        "transport": party.transport,
+        "module": party.module,
+    } | more

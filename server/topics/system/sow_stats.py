@@ -1,0 +1,79 @@
+"""/AMPS/SOWStats: how many records topics have, at regular intervals.
+
+Source: AMPS User Guide, SOW Statistics Events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.topics.subscriptions.delivery.envelope import iso_timestamp
+from server.topics.system.event_topic import EventField, EventTopic, EventTypes
+
+if TYPE_CHECKING:
+    from server.message_types.base import Value
+    from server.topics.sow_registry import Stores
+    from server.topics.topic_table import TopicTable
+    from server.util.clock import Clock
+
+SOW_STATS: Final = "/AMPS/SOWStats"
+
+_FIELDS: Final = (
+    EventField("message_type", "MessageType", "20007"),
+    EventField("topic", "Topic", "20066", "20068"),
+    EventField("record_count", "Records", "20067", "20075"),
+    EventField("timestamp", "Timestamp", "20065"),
+)
+
+
+class SowStats:
+    """Publishes the number of records of every topic.
+
+    Args:
+        topics: finds subscribers.
+        types: the message types to build events in.
+        stores: the topics to count.
+        clock: the clock.
+        flush: called after events have been published.
+    """
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        types: EventTypes,
+        stores: Stores,
+        clock: Clock,
+        flush: Callable[[], None],
+    ) -> None:
+        self._events = EventTopic(topics, types, SOW_STATS, "SOWStats")
+        self._stores = stores
+        self._clock = clock
+        self._flush = flush
+
+    def start(self, interval: float) -> None:
+        """Start publishing.
+
+        Args:
+            interval: seconds between two rounds.
+        """
+
+        def tick() -> None:
+            self._publish()
+            self._clock.call_later(interval, tick)
+
+        self._clock.call_later(interval, tick)
+
+    def _publish(self) -> None:
+        listeners = self._events.listeners()
+        now = self._clock.now()
+        for keeper in self._stores.keepers if listeners else ():
+            values: dict[str, Value] = {
+                "message_type": keeper.type_name,
+                "topic": keeper.name,
+                "record_count": len(keeper.table),
+                "timestamp": iso_timestamp(now),
+            }
+            for listener in listeners:
+                self._events.publish(listener, _FIELDS, values, now)
+        self._flush()

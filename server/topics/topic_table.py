@@ -1,0 +1,394 @@
+"""All topics in use, and their subscriptions.
+
+A topic is created when it is first published or subscribed to; later one dictionary access finds
+it. Subscriptions to a regular expression are matched against a topic's name once, when one of the
+two appears (server/topics/pattern_index.py). Topics without a subscription by name cost memory, as
+do their subscriptions by regular expressions, and can be recreated as they were. When there are too
+many, they are forgotten, some hundreds at a time. `generation` notifies holders of topics of that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from server.expressions.regex.budget import Allowance
+from server.storage.sow.topic_records import SowTopic
+from server.topics.journaled_topic import JournaledStoredTopic, JournaledTopic
+from server.topics.pattern_index import NamePatterns
+from server.topics.sow_topic import DerivedTopic, StoredTopic, TopicWithRecords
+from server.topics.subscriptions.limits.failures import give_up_on
+from server.topics.subscriptions.subscription import Subscription
+from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
+from server.topics.topic_journal import TopicJournal
+
+if TYPE_CHECKING:
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.queues.topic.queue_table import Queues
+    from server.security.permissions import Permit
+    from server.storage.sow.records import Change
+    from server.topics.record_source import Keeper
+    from server.topics.sow_registry import Stores
+    from server.topics.subscriptions.delivery.envelope import Envelope
+    from server.topics.transaction_log import TransactionLog
+    from server.util.task import Sliced
+
+AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
+
+_MOST_KEPT: Final = 64 * 1024 * 1024
+_TOPIC_BYTES: Final = 8_192
+_CHARACTER_BYTES: Final = 8
+_ATTACHMENT_BYTES: Final = 1_024
+"""The most bytes kept for a topic, a character of its name and a subscription to it."""
+_AD_HOC: Final = (Topic, JournaledTopic)
+"""Topics that have no state except their subscribers."""
+_ATTACHED_AT_ONCE: Final = 200
+"""Topics that a subscription is attached to, or detached from, in one time slice."""
+_LOOKED_AT_ONCE: Final = 500
+"""Topics checked in one time slice for whether they may be forgotten."""
+
+
+class _Left(NamedTuple):
+    """The rest of the work for a subscription that has been attached to ad hoc topics.
+
+    Attributes:
+        topics: the topics that have not been examined.
+        effort: counts long searches in names.
+    """
+
+    topics: list[AnyTopic]
+    effort: Allowance
+
+
+class TopicTable:
+    """The topics of an instance, by message type and name.
+
+    Args:
+        message_types: the types that topics are scoped to, by name.
+        functions: the functions that filters may call.
+        stores: the topics that have records.
+        queue: queues work for its time slices; see `Turns.queue`.
+        most_kept: bytes that topics may use before idle ones are forgotten.
+
+    Attributes:
+        transaction_log: records publishes to some of the topics; None if there is none. It is set
+            before the first topic that it records is used.
+        queues: the queues, None if there are none. They are set before any topic is used.
+        generation: increases when topics have been forgotten, or may have to be looked up again; a
+            topic found before may then be stale.
+    """
+
+    def __init__(
+        self,
+        message_types: Mapping[str, MessageType],
+        functions: Functions,
+        stores: Stores,
+        queue: Callable[[Sliced], None],
+        most_kept: int = _MOST_KEPT,
+    ) -> None:
+        self.generation = 0
+        self.transaction_log: TransactionLog | None = None
+        self.queues: Queues | None = None
+        self._message_types = message_types
+        self._functions = functions
+        self._stores = stores
+        self._queue = queue
+        self._most_kept = most_kept
+        self._kept = 0  # bytes that topics use, or used before subscriptions ended
+        self._unlooked: list[tuple[str, str]] = []  # topics to check for being idle
+        self._topics: dict[tuple[str, str], AnyTopic] = {}
+        self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
+        self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
+        # the topics that subscriptions by regular expression are attached to
+        self._attached: dict[Subscription, set[AnyTopic]] = {}
+        self._left: dict[Subscription, _Left] = {}  # the rest of the work for `subscribe`
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def use_queues(self, queues: Queues) -> None:
+        """Reserve the names of queues for them. Called before any topic is used."""
+        self.queues = queues
+        for queue in queues:
+            self.find(queue.message_type.name, queue.name)
+
+    def find(self, message_type: str, name: str) -> AnyTopic:
+        """Return a topic, creating it if necessary."""
+        topic = self._topics.get((message_type, name))
+        return topic if topic is not None else self._add(message_type, name)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Attach a subscription to all topics that it selects, present and future.
+
+        If that fails, the subscription is attached to none.
+
+        Raises:
+            TooCostlyError: matching topic names takes too many steps.
+        """
+        message_type = subscription.subscriber.message_type
+        selector = subscription.selector
+        try:
+            if not selector.is_regex:
+                _attach_if_entitled(self.find(message_type, selector.text), subscription)
+                return
+            if subscription not in self._left:
+                for _ in self.attach_in_steps(subscription):
+                    pass
+            left = self._left.pop(subscription)
+            for topic in left.topics:
+                self._attach(topic, subscription, left.effort)
+        except Exception:  # of any kind: later topics must not find half a subscription
+            self.unsubscribe(subscription)
+            raise
+
+    def subscribe_permitted(self, subscription: Subscription, permit: Permit) -> None:
+        """Attach a subscription to the one topic that it names. See `subscribe`.
+
+        Args:
+            subscription: the subscription, which is no replay.
+            permit: its user's permission to read the topic, and the filter that comes with it.
+        """
+        try:
+            topic = self.find(subscription.subscriber.message_type, subscription.selector.text)
+            topic.attach(subscription, permit)
+        except Exception:  # of any kind: nothing of the subscription may remain
+            self.unsubscribe(subscription)
+            raise
+
+    def attach_in_steps(self, subscription: Subscription) -> Iterator[None]:
+        """Attach a subscription by regular expression to ad hoc topics, some in each step.
+
+        Ad hoc topics need not be attached at the same moment; the others are left to `subscribe`,
+        which has to follow. If there are few topics, the only step is the last, which yields
+        nothing.
+
+        Raises:
+            TooCostlyError: matching topic names takes too many steps.
+        """
+        left = self._left[subscription] = _Left([], Allowance())
+        self._attached[subscription] = set()
+        message_type = subscription.subscriber.message_type
+        topics = self._of_type(message_type)
+        self._patterns[message_type].add(subscription)
+        for number, topic in enumerate(topics, 1):
+            if type(topic) not in _AD_HOC:
+                left.topics.append(topic)
+            elif self._topics.get((message_type, topic.name)) is topic:  # not forgotten meanwhile
+                self._attach(topic, subscription, left.effort)
+            if number % _ATTACHED_AT_ONCE == 0 and number < len(topics):
+                yield
+
+    def _attach(self, topic: AnyTopic, subscription: Subscription, effort: Allowance) -> None:
+        """Attach a subscription to a topic if its regular expression matches the topic's name."""
+        if not subscription.is_for(topic.name, effort):
+            return
+        attached = self._attached[subscription]
+        attached.add(topic)  # in any case, `unsubscribe` detaches it from this topic
+        if _attach_if_entitled(topic, subscription):
+            self._kept += _ATTACHMENT_BYTES
+        else:
+            attached.discard(topic)
+
+    def detach_some(self, subscription: Subscription) -> bool:
+        """Detach a subscription from some topics, before `unsubscribe`, if it has very many.
+
+        If it holds very many messages of a queue, some of these return to the queue.
+
+        Returns:
+            Whether much is left to detach.
+        """
+        consumer = subscription.consumer
+        if consumer is not None and consumer.subscription is subscription:
+            for queue in self.queues or ():
+                if queue.dismiss_some(consumer):
+                    return True
+        attached = self._attached.get(subscription, set())
+        if len(attached) <= _ATTACHED_AT_ONCE:
+            return False
+        self._patterns[subscription.subscriber.message_type].remove(subscription)
+        for _ in range(_ATTACHED_AT_ONCE):
+            attached.pop().detach(subscription)
+        return True
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Detach a subscription from all its topics; it then holds no messages of queues.
+
+        A subscription that has been replaced leaves its queue messages to its replacement.
+        """
+        consumer = subscription.consumer
+        if consumer is not None and consumer.subscription is subscription:
+            for queue in self.queues or ():
+                queue.dismiss(consumer)
+        message_type = subscription.subscriber.message_type
+        selector = subscription.selector
+        if not selector.is_regex:
+            known = self._topics.get((message_type, selector.text))
+            if known is not None:
+                known.detach(subscription)
+            return
+        self._patterns[message_type].remove(subscription)
+        self._left.pop(subscription, None)
+        for topic in self._attached.pop(subscription, ()):
+            topic.detach(subscription)
+
+    def attached_to(self, subscription: Subscription) -> Collection[AnyTopic]:
+        """Return the topics that a subscription gets messages from without a replay."""
+        selector = subscription.selector
+        if selector.is_regex:
+            return self._attached.get(subscription, ())
+        topic = self._topics.get((subscription.subscriber.message_type, selector.text))
+        return () if topic is None else (topic,)
+
+    def names(self, message_type: str) -> Iterator[str]:
+        """Return the names of the topics of a message type."""
+        return (name for type_name, name in self._topics if type_name == message_type)
+
+    def invalidate(self) -> None:
+        """Make all holders of topics look them up, and check permissions, once more."""
+        self.generation += 1
+
+    def _of_type(self, message_type: str) -> list[AnyTopic]:
+        return [
+            topic for (type_name, _), topic in self._topics.items() if type_name == message_type
+        ]
+
+    def announce(
+        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+    ) -> None:
+        """Notify subscribers of changes of records that did not come from a publish.
+
+        Args:
+            message_type: the type of the topics concerned.
+            changes: the changes of records.
+            envelope: their origin.
+            reason: the reason sent to subscriptions that no longer match.
+        """
+        for change in changes:
+            topic = self.find(message_type, change.topic)
+            if isinstance(topic, TopicWithRecords):
+                topic.announce(change, envelope, reason)
+
+    def _add(self, message_type: str, name: str) -> AnyTopic:
+        topic = self._make(message_type, name)
+        for subscription in self._patterns[message_type].subscriptions_for(name):
+            try:
+                if _attach_if_entitled(topic, subscription):
+                    self._attached[subscription].add(topic)
+            except Exception as error:  # of any kind: the user of the topic must not be affected
+                give_up_on((subscription,), error)
+        self._topics[message_type, name] = topic
+        self._kept += _size_of(topic)
+        if self._kept > self._most_kept and not self._unlooked:
+            self._unlooked = list(self._topics)
+            self._kept = 0  # counts the topics that have been checked
+            self._queue(self)
+        return topic
+
+    def _make(self, message_type: str, name: str) -> AnyTopic:
+        queue = None if self.queues is None else self.queues.find(message_type, name)
+        if queue is not None:
+            return queue
+        return self._make_plain(message_type, name, self._stores.find(message_type, name))
+
+    def behind_queue(self, message_type: str, queue: str, name: str) -> AnyTopic:
+        """Return the topic that takes messages published to a queue; its name may be the queue's.
+
+        In that case only this method finds it: lookups of that name in the registry find the
+        queue, and the records under that name show the queue's messages.
+        """
+        if name != queue:
+            return self.find(message_type, name)
+        topic = self._behind_queues.get((message_type, name))
+        if topic is None:
+            topic = self._make_plain(message_type, name, None)
+            self._behind_queues[message_type, name] = topic
+        return topic
+
+    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
+        """Return whether a message may have moved from a queue to a dead letter. See `Topics`."""
+        found = None if self.queues is None else self.queues.find(message_type, queue)
+        if found is None or found.spec.dead_letter_topic != letters:
+            return False
+        return found.source.matches(topic)
+
+    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+        """Create the topic that notifies readers of a queue's records, and refuses publishes."""
+        return DerivedTopic(messages, messages.name, self._functions, self._stores)
+
+    def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
+        """Create a topic that is no queue.
+
+        Args:
+            message_type: the type that it is scoped to.
+            name: its name.
+            keeper: the owner of its records, None if it has none.
+        """
+        functions, log = self._functions, self.transaction_log
+        if name == FOR_NOBODY:
+            return TopicForNobody(self._message_types[message_type], name, functions)
+        if keeper is not None and not isinstance(keeper, SowTopic):
+            return DerivedTopic(keeper, name, functions, self._stores)
+        if log is None or not log.records(message_type, name if keeper is None else keeper.name):
+            if keeper is not None:
+                return StoredTopic(keeper, name, functions, self._stores)
+            return Topic(self._message_types[message_type], name, functions)
+        feeds = () if self.queues is None else self.queues.fed_by(message_type, name)
+        journal = TopicJournal(log, message_type, name, feeds)
+        if keeper is not None:
+            return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
+        return JournaledTopic(self._message_types[message_type], name, functions, journal)
+
+    @property
+    def doing(self) -> tuple[str, str]:
+        """See `Sliced.doing`."""
+        return "", "idle topics"
+
+    def step(self) -> bool:
+        """Forget topics that can be recreated as they were: those without literal subscriptions.
+
+        See `Sliced.step`.
+        """
+        some = self._unlooked[-_LOOKED_AT_ONCE:]
+        del self._unlooked[-_LOOKED_AT_ONCE:]
+        for key in some:
+            topic = self._topics[key]
+            if topic.has_literal_subscription:
+                self._kept += _size_of(topic)
+            else:
+                self._forget(self._topics.pop(key))
+        self.generation += 1
+        if not self._unlooked:
+            self._most_kept = max(self._most_kept, 2 * self._kept)
+        return bool(self._unlooked)
+
+    def _forget(self, topic: AnyTopic) -> None:
+        for subscription in topic.subscriptions:
+            self._attached[subscription].discard(topic)  # by regular expression, not by name
+
+
+def _size_of(topic: AnyTopic) -> int:
+    """Return the approximate number of bytes kept for a topic."""
+    return _TOPIC_BYTES + _CHARACTER_BYTES * len(topic.name) + _ATTACHMENT_BYTES * topic.size
+
+
+def _attach_if_entitled(topic: AnyTopic, subscription: Subscription) -> bool:
+    """Attach a subscription to one of the topics that it selects; return whether it was attached.
+
+    A bookmark subscription is for topics in the transaction log only (AMPS User Guide, Content and
+    Topic Filtering).
+
+    The permission to read is checked for each topic that a regular expression matches (AMPS User
+    Guide, Entitlement, Regular Expression Subscriptions). A replacement may also name a single
+    topic that the user may not read (Replacing the Topic on a Subscription). The entitlement filter
+    on messages becomes part of the subscription there
+    (server/topics/subscriptions/entitlement_limits.py).
+    """
+    if subscription.replay is not None and not topic.is_journaled:
+        return False
+    permit = subscription.subscriber.permit_to_read(topic.name)
+    if not permit.allowed:
+        return False
+    topic.attach(subscription, permit)
+    return True

@@ -1,0 +1,228 @@
+"""Views: topics with records that are computed from those of other topics.
+
+A view follows its underlying topics. A change there becomes changes of rows (`sources`, `join`),
+these change groups (`grouping`), and each changed group becomes a record again, with a new body.
+Subscribers and further views are notified of it as of any other record. A group without rows has no
+record.
+
+Nothing of a view is stored: at the start all groups are computed from the existing records, in the
+order of their updates, so that fields which show the last value show it again.
+
+Inline conflation defers the computation until the server has read the commands waiting for it, and
+merges all changes of a record in the meantime into one.
+
+Source: AMPS User Guide, Understanding Views; Defining Views and Aggregations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from server.expressions import Kind, parse_identifier
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.query.query import Query, QuerySpec
+from server.storage.sow.record_table import RecordTable, TableOptions
+from server.storage.sow.records import Change, Record, to_nanoseconds
+from server.storage.views.aggregation import Aggregation
+from server.storage.views.definition import Definition
+from server.storage.views.sources import in_order
+from server.topics.subscriptions.delivery.envelope import Envelope
+from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
+
+if TYPE_CHECKING:
+    from config_schema.spec import TopicRef, ViewSpec
+    from server.expressions import Functions
+    from server.message_types.base import MessageType
+    from server.message_types.paths import Path
+    from server.storage.views.groups import Group
+    from server.topics.record_source import Follower, Keeper
+    from server.topics.sow_registry import Announce, Stores
+    from server.util.clock import Clock
+
+
+class _Pending(NamedTuple):
+    """A change of an underlying record that has not been processed.
+
+    Attributes:
+        place: the index of the underlying topic.
+        change: the change.
+        envelope: the origin of the change.
+        reason: the reason why the record is gone, if it is.
+    """
+
+    place: int
+    change: Change
+    envelope: Envelope
+    reason: str
+
+
+class _Input:
+    """Receives the changes of one of a view's underlying topics."""
+
+    __slots__ = ("_place", "_take")
+
+    def __init__(self, place: int, take: Callable[[_Pending], None]) -> None:
+        self._place = place
+        self._take = take
+
+    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
+        """See `Follower.take`."""
+        self._take(_Pending(self._place, change, envelope, reason))
+
+
+class View:
+    """One `<View>` of the configuration.
+
+    Args:
+        spec: its description.
+        find: returns the topic of a reference.
+        message_type: the type of its messages.
+        functions: the functions that its expressions call.
+        stores: numbers its changes, and schedules it.
+        clock: schedules deferred work.
+        announce: notifies subscribers of its changes.
+        flush: called after announcements that no command waits for.
+
+    Raises:
+        BodyError: its message type has no fields of such names.
+
+    Attributes:
+        name: its name in the configuration.
+        type_name: the name of its message type.
+        is_container: False: its records belong to one topic.
+        key_fields: the fields that show the grouping.
+        table: its records.
+        inputs: its underlying topics, each with the receiver of its changes.
+        changes: count of changes received from underlying topics.
+        writes: count of resulting changes of its own records.
+    """
+
+    is_container: Final = False
+
+    def __init__(
+        self,
+        spec: ViewSpec,
+        find: Callable[[TopicRef], Keeper],
+        message_type: MessageType,
+        functions: Functions,
+        stores: Stores,
+        clock: Clock,
+        announce: Announce,
+        flush: Callable[[], None],
+    ) -> None:
+        self.name: Final = spec.name
+        self.type_name: Final = spec.message_type
+        definition = Definition(spec, functions, lambda topic: find(topic).table.message_type)
+        sources = [find(ref) for ref in definition.topics]
+        self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
+            (source, _Input(place, self._take)) for place, source in enumerate(sources)
+        ]
+        self._stores: Final = stores
+        self._clock: Final = clock
+        self._announce: Final = announce
+        self._flush: Final = flush
+        self._inline: Final = spec.inline_conflation
+        self._rank: Final = stores.cascade.enrol()
+        self._aggregation: Final = Aggregation(
+            definition.projection,
+            definition.rows(),
+            message_type,
+            spec.key_domain,
+            is_joined=len(sources) > 1,
+        )
+        shown = definition.shown_grouping
+        self.key_fields: Final[Sequence[Path]] = [path for path in shown if path is not None]
+        self.table: Final = RecordTable(
+            MemoryStore(),
+            message_type,
+            TableOptions(
+                hash_indexes=tuple(
+                    tuple(parse_identifier(text, Kind.PATH).path for text in index)
+                    for index in spec.hash_indexes
+                ),
+                key_fields=tuple(self.key_fields) if None not in shown else (),
+                key_domain=spec.key_domain,
+                functions=functions,
+            ),
+        )
+        self._pending: dict[tuple[int, str, str], _Pending] = {}
+        self.changes = 0
+        self.writes = 0
+
+    @property
+    def waiting(self) -> int:
+        """The number of changes of underlying records that have not been processed."""
+        return len(self._pending)
+
+    def keeps(self, name: str) -> bool:
+        """See `Keeper.keeps`."""
+        return name == self.name
+
+    def query(self, spec: QuerySpec, now: int) -> Query:
+        """See `Keeper.query`."""
+        return Query(self.table, spec, now)
+
+    def begin(self) -> None:
+        """See `DerivedKeeper.begin`.
+
+        The first topic comes last: then the records joined to its own are there already.
+        """
+        touched: dict[Group, int] = {}
+        for place, (source, _) in reversed(list(enumerate(self.inputs))):
+            for record in in_order(source.table.store):
+                change = Change(record.key, record.topic, None, record)
+                for group in self._aggregation.change(place, change, None):
+                    touched.pop(group, None)
+                    touched[group] = record.timestamp
+        for group, moment in touched.items():
+            self._write(group, moment)
+
+    # ---- changes
+
+    def _take(self, pending: _Pending) -> None:
+        """Queue a change of an underlying record; merge it with an earlier one of the record."""
+        self.changes += 1
+        if not self._pending:
+            if self._inline:
+                self._clock.call_later(0, self._work_off_and_flush)
+            else:
+                self._stores.cascade.ask(self._rank, self._work_off)
+        change = pending.change
+        key = pending.place, change.topic, change.key
+        earlier = self._pending.pop(key, None)
+        if earlier is not None:
+            change = change._replace(previous=earlier.change.previous)
+            pending = pending._replace(change=change)
+        self._pending[key] = pending
+
+    def _work_off_and_flush(self) -> None:
+        self._work_off()
+        self._flush()
+
+    def _work_off(self) -> None:
+        pending, self._pending = self._pending, {}
+        touched: dict[Group, _Pending] = {}
+        for one in pending.values():
+            for group in self._aggregation.change(one.place, one.change, one.envelope):
+                touched[group] = one
+        for group, cause in touched.items():
+            received = cause.envelope.received
+            change = self._write(group, to_nanoseconds(received))
+            if change is not None:
+                self.writes += 1
+                gone = DELETED if cause.reason == MATCH else cause.reason
+                self._announce(
+                    self.type_name,
+                    [change],
+                    Envelope(None, received),
+                    MATCH if change.record is not None else gone,
+                )
+
+    def _write(self, group: Group, moment: int) -> Change | None:
+        """Update a group's record from its rows; return None if there was none and is none."""
+        sequence = self._stores.next_sequence()
+        if not self._aggregation.settle(group):
+            return self.table.remove(group.sow_key, sequence, moment)
+        body = self._aggregation.body(group)
+        return self.table.put(Record(group.sow_key, body, self.name, moment, 0, sequence))

@@ -1,0 +1,45 @@
+"""Reserves some of the process's file descriptors for the server itself.
+
+If connections used up all of them, the server could not read journals for replays, nor open
+records, logs and certificates. The kernel assigns the lowest free number, so the number of a
+connection's descriptor indicates how many are in use.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from server.util.clock import Clock
+    from server.util.log_protocol import Log
+
+_MOST_RESERVED: Final = 64
+_SAY_AGAIN_SECONDS: Final = 10.0
+
+
+class DescriptorReserve:
+    """Decides which connections can be served.
+
+    Args:
+        clock: the clock.
+        log: gets an entry when there are too many connections, at most once per interval.
+    """
+
+    def __init__(self, clock: Clock, log: Log) -> None:
+        self._clock = clock
+        self._log = log
+        self._said = 0.0
+
+    def has_room(self, descriptor: int) -> bool:
+        """Return whether a connection with this descriptor leaves enough others free."""
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if allowed == resource.RLIM_INFINITY:
+            return True
+        if descriptor < allowed - min(_MOST_RESERVED, allowed // 4):
+            return True
+        now = self._clock.steady()
+        if now - self._said >= _SAY_AGAIN_SECONDS:
+            self._said = now
+            self._log.emit("11-0020", limit=allowed)
+        return False

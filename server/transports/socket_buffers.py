@@ -1,0 +1,42 @@
+"""The amounts of data buffered in a socket, read from the kernel for statistics."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import termios
+from typing import Final
+
+from server.engine.socket_stats import NOTHING, Readings
+
+_INTEGER: Final = struct.Struct("i")
+_NO_BYTES: Final = bytes(_INTEGER.size)
+
+_TCP_INFO_SIZE: Final = 232
+_PEERS_WINDOW: Final = struct.Struct("I")
+_PEERS_WINDOW_AT: Final = 228
+"""Offset of tcpi_snd_wnd in `struct tcp_info` (linux/tcp.h); present since Linux 5.4."""
+
+
+def look(connection: socket.socket, kept: int, waits: float) -> Readings:
+    """Read how much data is buffered for a connection.
+
+    Args:
+        connection: a connected socket, TCP or Unix.
+        kept: bytes that the socket has not accepted yet.
+        waits: the age of the oldest of them, in seconds.
+    """
+    number = connection.fileno()
+    try:
+        (receiving,) = _INTEGER.unpack(fcntl.ioctl(number, termios.FIONREAD, _NO_BYTES))
+        (sending,) = _INTEGER.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_BYTES))
+        is_closed = connection.family != socket.AF_UNIX and _window_is_closed(connection)
+    except OSError:  # closed meanwhile
+        return NOTHING
+    return Readings(kept, waits, receiving, sending, is_closed)
+
+
+def _window_is_closed(connection: socket.socket) -> bool:
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+    return len(info) >= _TCP_INFO_SIZE and not _PEERS_WINDOW.unpack_from(info, _PEERS_WINDOW_AT)[0]

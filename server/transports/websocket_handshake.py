@@ -1,0 +1,250 @@
+"""The opening handshake of a websocket connection, which also takes the place of a logon.
+
+The request's path ends with the protocol and the message type, `/any/path/amps/json`; credentials
+are in its Authorization header. A logon command may follow, and gives the client its name.
+Source: AMPS User Guide, Websocket Options and Accessing AMPS Through a Proxy; AMPS Command
+Reference, logon command.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from websockets.datastructures import Headers
+from websockets.http11 import Request
+
+from server.engine.connection_context import Entrance
+from server.security.authentication import (
+    Admission,
+    AtOnce,
+    Authenticator,
+    Credentials,
+    Exchange,
+    Origin,
+)
+from server.security.deferred import Later, mapped
+from server.security.proof_header import proof
+from server.transports.origins import Origins
+from server.transports.own_hosts import OwnHosts
+from server.transports.trusted_admin import TrustedAdmin
+
+_PROTOCOLS: Final = ("amps", "json", "websocket")
+
+
+class HandshakeRefused(Exception):
+    """The refusal of a connection. The text is the reason for the peer.
+
+    Attributes:
+        status: the HTTP status code.
+        headers: further headers for the response.
+        logon: the user name that is not accepted, and the reason; None for other refusals.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        text: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        logon: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+        self.logon = logon
+
+
+@dataclass(frozen=True, slots=True)
+class Admittance:
+    """The permission to open a connection.
+
+    Attributes:
+        entrance: the properties of the connection.
+        headers: further headers for the response.
+    """
+
+    entrance: Entrance
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Doorkeeper:
+    """Decides on the opening handshakes of one transport.
+
+    Attributes:
+        message_types: the names of the message types that are allowed.
+        www_authenticate: the challenge for requests without credentials (WWWAuthenticate); None
+            if credentials may also come with the logon.
+        origins: the web pages that may connect (AccessControlAllowOrigin).
+        own_hosts: the hosts with the only pages that may connect, because no origins are configured
+            and no credentials are checked; None otherwise.
+        trusted_admin: finds users logged on to the admin interface; None without TrustedAdmin.
+    """
+
+    message_types: Collection[str]
+    www_authenticate: str | None
+    origins: Origins
+    own_hosts: OwnHosts | None
+    trusted_admin: TrustedAdmin | None
+
+    def admit(
+        self, request: Request, address: str, entrance: Entrance
+    ) -> Later[Admittance | HandshakeRefused]:
+        """Decide on a request.
+
+        Args:
+            request: the request.
+            address: the peer's address.
+            entrance: the properties that the transport gives to its connections.
+
+        Returns:
+            The admittance, or the refusal if the credentials are not accepted.
+
+        Raises:
+            HandshakeRefused: the page's origin is not allowed, the path cannot be used, or there
+                are no credentials.
+        """
+        self._check_origin(request.headers)
+        message_type = self._message_type(request.path, entrance.message_type)
+        origin = Origin(entrance.transport, address, certificate_user=entrance.certificate_user)
+        entrance = replace(entrance, message_type=message_type)
+        if self.trusted_admin is not None:
+            user = self.trusted_admin.user_of(request.headers)
+            if user is not None:
+                admission = Admission(True, user, "logged on to the admin interface")
+                trusted = _Admitted(admission)
+                return Admittance(replace(entrance, authenticator=trusted, module="TrustedAdmin"))
+        return self._authenticate(entrance, _credentials(request.headers, origin))
+
+    def _check_origin(self, headers: Headers) -> None:
+        for origin in headers.get_all("Origin"):
+            if not self.origins.allow(origin):
+                raise HandshakeRefused(
+                    HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
+                )
+            own = self.own_hosts
+            if own is not None and not own.has_page(origin, headers.get("Host", "")):
+                raise HandshakeRefused(
+                    HTTPStatus.FORBIDDEN,
+                    f"Pages of {origin[:200]!r} may not connect: where no credentials are checked, "
+                    "only pages of this host and of the browser's own machine may. "
+                    "AccessControlAllowOrigin of a Protocol says which others may; a name of this "
+                    "host belongs in ExternalInetAddr of Admin.",
+                )
+
+    def _message_type(self, path: str, fixed: str | None) -> str | None:
+        """Return the message type in a path, or the transport's own."""
+        words = [unquote(word) for word in urlsplit(path).path.split("/") if word]
+        if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
+            return fixed
+        if len(words) < 2 or words[-2] not in _PROTOCOLS:
+            raise HandshakeRefused(
+                HTTPStatus.NOT_FOUND, "Expected a path that ends with /amps/ and a message type."
+            )
+        wanted = words[-1]
+        if fixed is not None and wanted != fixed:
+            raise HandshakeRefused(
+                HTTPStatus.NOT_FOUND, f"This transport speaks {fixed} only, not {wanted!r}."
+            )
+        if wanted not in self.message_types:
+            expected = ", ".join(sorted(self.message_types))
+            raise HandshakeRefused(
+                HTTPStatus.NOT_FOUND,
+                f"There is no message type {wanted!r} here, expected one of {expected}.",
+            )
+        return wanted
+
+    def _authenticate(
+        self, entrance: Entrance, credentials: Credentials | None
+    ) -> Later[Admittance | HandshakeRefused]:
+        if self.www_authenticate is None:
+            in_hand = _CredentialsInHand(entrance.authenticator, credentials)
+            return Admittance(replace(entrance, authenticator=in_hand))
+        if credentials is None:
+            raise self._not_accepted("Credentials are required.")
+
+        def judge(admission: Admission) -> Admittance | HandshakeRefused:
+            if admission.granted:
+                admitted = replace(entrance, authenticator=_Admitted(admission))
+                return Admittance(admitted, proof(self.www_authenticate, admission))
+            why = admission.detail or admission.reason
+            return self._not_accepted("The credentials are not accepted.", (credentials.user, why))
+
+        return mapped(entrance.authenticator.begin().step(credentials), judge)
+
+    def _not_accepted(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeRefused:
+        challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
+        return HandshakeRefused(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted(AtOnce):
+    """Repeats the decision made in the handshake, for any later logon."""
+
+    admission: Admission
+
+    def step(self, credentials: Credentials) -> Admission:  # noqa: ARG002 - decided before
+        """See `Exchange`."""
+        return self.admission
+
+
+@dataclass(frozen=True, slots=True)
+class _CredentialsInHand:
+    """Completes logons without credentials by the credentials of the handshake.
+
+    The handshake itself counts as a logon, so that commands may follow it at once.
+    """
+
+    authenticator: Authenticator
+    credentials: Credentials | None
+
+    def begin(self) -> Exchange:
+        """See `Authenticator`."""
+        return _Completed(self.authenticator.begin(), self.credentials)
+
+    def forget(self) -> None:
+        """See `Authenticator`."""
+        self.authenticator.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class _Completed:
+    """A logon that is completed by the credentials of the handshake."""
+
+    exchange: Exchange
+    credentials: Credentials | None
+
+    def step(self, credentials: Credentials) -> Later[Admission]:
+        """See `Exchange`."""
+        given = self.credentials
+        if given is not None and not credentials.user and not credentials.password:
+            credentials = replace(given, origin=credentials.origin)
+        return self.exchange.step(replace(credentials, explicit=True))
+
+
+def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
+    """Return the credentials of an Authorization header; None if it has none that can be used.
+
+    The token of the scheme Negotiate is passed to the authentication module as the password; the
+    module extracts the user's name from it.
+    """
+    values = headers.get_all("Authorization")
+    if len(values) != 1:
+        return None
+    scheme, _, text = values[0].strip().partition(" ")
+    text = text.strip()
+    if scheme.lower() == "negotiate" and text:
+        return Credentials("", text, explicit=True, origin=origin)
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = decoded.partition(":")
+    return Credentials(user, password, explicit=True, origin=origin) if colon else None

@@ -1,1 +1,0 @@
-"""Background work of an instance: old journals, watched files, memory, diagnostics."""

@@ -1,0 +1,146 @@
+"""Engines that replicate to each other without links: frames are handed over by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from server.app.wiring.provision_replication import JournalSource
+from server.replication.apply.applier import Incoming
+from server.replication.apply.permissions import IncomingPermits
+from server.replication.core import (
+    Batch,
+    FrameReader,
+    Known,
+    Peer,
+    Receiver,
+    Recent,
+    Resume,
+    Routes,
+    Sender,
+    Taken,
+    TopicRoute,
+    encode,
+)
+from server.storage.journal import Disk, Entry
+from server.topics.durable_watermark import Unsettled
+from server.topics.publish_tracker import Notes
+from tests.engine.support import Core, CorePeer
+
+
+class Replica:
+    """An engine that takes part in replication.
+
+    Args:
+        name: of the instance, and its group.
+        directory: of its journal.
+        pattern: the topics that it records.
+        prepare: gives its engine what it needs before anything is recorded.
+        core: its engine; None for one of its own.
+        disk: of its journal.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        pattern: str = ".*",
+        prepare: Callable[[Core], None] = lambda _: None,
+        core: Core | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.name = name
+        self.core = core or Core()
+        self.core.record(directory / name, pattern, name, disk)
+        prepare(self.core)
+        self.journal = self.core.transaction_log.journal
+        self.known = Known(self.journal.last_sequence)
+        self.recent = Recent()
+        log = self.core.transaction_log
+        log.notes = Notes(self.known, self.recent, Unsettled(), log.settled, log.made_identity)
+        self.incoming = Incoming(
+            self.core.engine.topics,
+            self.core.types,
+            self.core.transaction_log,
+            self.known,
+            IncomingPermits(),
+            self.core.clock,
+            self.core.log,
+        )
+
+    @property
+    def peer(self) -> Peer:
+        """As others know it."""
+        return Peer(self.name, self.name, f"{self.name}/1", self.journal.first_txid)
+
+    def client(self, name: str) -> CorePeer:
+        """Somebody who has logged on."""
+        return self.core.log_on(name)
+
+    def entries(self) -> list[Entry]:
+        """What is in its log, all of it committed."""
+        self.core.commit()
+        return list(self.journal.entries())
+
+    def said(self) -> list[str]:
+        """The ids of what it has written to its log about what has come."""
+        return [one for one, _ in self.core.log.entries if one.startswith("1D-")]
+
+    def close(self) -> None:
+        """End it."""
+        self.core.transaction_log.close()
+
+
+class Road:
+    """One direction between two replicas.
+
+    Args:
+        source: where it leads from.
+        destination: where it leads to.
+    """
+
+    def __init__(self, source: Replica, destination: Replica) -> None:
+        self._source, self._destination = source, destination
+        routes = [TopicRoute(message_type, ".*") for message_type in source.core.types]
+        stream = f"{source.name} to {destination.name}"
+        log = JournalSource(source.journal, lambda _: True)
+        self.sender = Sender(log, stream, Routes(routes, [".*"]))
+        self.receiver = Receiver(
+            destination.name,
+            destination.journal.first_txid,
+            destination.known,
+            destination.recent,
+            destination.incoming,
+        )
+        begin = self.sender.connected(destination.peer)
+        settled = destination.journal.durable_txid
+        for answer in self.receiver.begin(source.peer, begin, settled):
+            if isinstance(answer, Resume):
+                self.sender.resume(answer)
+            else:
+                self.sender.learn(answer)
+
+    def carry(self) -> Taken:
+        """Bring everything that there is, unless it is held up; what came with the last batch."""
+        self._source.core.commit()
+        clock = self._source.core.clock
+        reader = FrameReader(1 << 30)
+        taken = Taken()
+        while not self.receiver.is_stalled:
+            batch = self.sender.pull(int(clock.now() * 1e6), flush=True)
+            if batch is None:
+                break
+            reader.feed(encode(batch))
+            frame = reader.next()
+            assert isinstance(frame, Batch)
+            taken = self.receiver.take(frame)
+            self.settle()
+        return taken
+
+    def settle(self) -> None:
+        """Let the destination commit, deliver and acknowledge."""
+        core = self._destination.core
+        core.commit()
+        ack = self.receiver.acknowledge(self._destination.journal.durable_txid, lambda *_: True)
+        if ack is not None:
+            self.sender.acknowledge(ack)

@@ -1,0 +1,184 @@
+"""The set of filters on a topic against a model: each filter evaluated by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from server.expressions import BUILTINS, Kind, parse
+from server.expressions.backends.compile_message import compile_filter
+from server.expressions.functions.registry import Function, Parameter
+from server.expressions.tree import Expr, paths
+from server.message_types.registry import MessageTypes
+from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
+from tests.support.chances import examples
+
+JSON = MessageTypes().get("json")
+
+LITERALS = st.sampled_from(
+    ["1", "1.0", "'1'", "'1.0'", "'a'", "'b'", "''", "0", "-1", "9007199254740993", "'x1'", "NULL"]
+)
+FIELDS = st.sampled_from(["/a", "/b", "/c", "/n/d"])
+TERMS = st.one_of(
+    st.builds("{} = {}".format, FIELDS, LITERALS),
+    st.builds("{} = {}".format, LITERALS, FIELDS),
+    st.builds("{} IN ({}, {})".format, FIELDS, LITERALS, LITERALS),
+    st.builds("{} NOT IN ({}, {})".format, FIELDS, LITERALS, LITERALS),
+    st.builds("{} != {}".format, FIELDS, LITERALS),
+    st.builds("{} > {}".format, FIELDS, LITERALS),
+    st.builds("{} IS NULL".format, FIELDS),
+    st.builds("{} LIKE 'a'".format, FIELDS),
+    st.builds("{} = {}".format, FIELDS, FIELDS),
+)
+FILTERS = st.one_of(
+    st.lists(TERMS, min_size=1, max_size=3).map(" AND ".join),
+    st.lists(TERMS, min_size=2, max_size=3).map(" OR ".join),
+    st.builds("NOT ({})".format, TERMS),
+)
+VALUES = st.recursive(
+    st.sampled_from(
+        [None, True, False, 0, 1, 1.0, -1, 9007199254740993, 1e308, "", "1", "1.0", "a", "b", "x1"]
+    ),
+    lambda value: st.lists(value, max_size=3),
+    max_leaves=4,
+)
+BODIES = st.fixed_dictionaries(
+    {}, optional={"a": VALUES, "b": VALUES, "c": VALUES, "n": st.fixed_dictionaries({"d": VALUES})}
+)
+
+
+def matches(expr: Expr, body: bytes) -> bool:
+    """The model: one filter, one extractor, one predicate."""
+    return compile_filter(expr)(JSON.extractor(paths(expr))(body))
+
+
+def unexpected(filter_: Filter, error: Exception) -> None:
+    """None of these filters fails."""
+    raise AssertionError(filter_.text) from error
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """The body as JSON."""
+    return json.dumps(body).encode()
+
+
+@settings(max_examples=examples(100, 50))
+@given(st.lists(FILTERS, min_size=1, max_size=12), st.lists(BODIES, min_size=1, max_size=4))
+def test_filters_match_together_as_they_do_alone(
+    texts: list[str], bodies: list[dict[str, Any]]
+) -> None:
+    """Whatever is indexed, shared or scanned, the answer is that of each filter by itself."""
+    exprs = [parse(text, Kind.FILTER, BUILTINS) for text in texts]
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    added = [filters.add(expr) for expr in exprs]
+    for body in map(encode, bodies):
+        expected = {f for f, expr in zip(added, exprs, strict=True) if matches(expr, body)}
+        filters.expect(1)  # some are looked at closely
+        matched = filters.match(body)
+        assert set(matched) == expected
+        assert len(matched) == len(expected)
+
+
+@settings(max_examples=examples(100, 50))
+@given(
+    st.lists(st.tuples(st.booleans(), FILTERS, st.integers(0, 100)), max_size=40),
+    st.lists(BODIES, min_size=2, max_size=2),
+)
+@example(
+    [(False, "/a = ''", 0), (True, "/a = 1", 0), (False, "/b = 1", 1), (False, "/b = 1", 0)], []
+)
+def test_filters_come_and_go(
+    steps: list[tuple[bool, str, int]], bodies: list[dict[str, Any]]
+) -> None:
+    """After any additions and removals, exactly the filters that are left are found."""
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    users: list[tuple[Filter, Expr]] = []
+    for add, text, pick in steps:
+        if add or not users:
+            expr = parse(text, Kind.FILTER, BUILTINS)
+            users.append((filters.add(expr), expr))
+        else:
+            filters.remove(users.pop(pick % len(users))[0])
+    assert bool(filters) == bool(users)
+    for body in map(encode, bodies):
+        assert set(filters.match(body)) == {f for f, expr in users if matches(expr, body)}
+
+
+def test_equal_filters_are_one() -> None:
+    """However they are written, they are decided once."""
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    first = filters.add(parse("/a = 1 AND /b=2", Kind.FILTER, BUILTINS))
+    assert filters.add(parse("(/a = 1)   and (/b = 2)", Kind.FILTER, BUILTINS)) is first
+
+
+def test_fields_that_nobody_asks_for_any_more_are_read_no_more() -> None:
+    """Fields come and go with the filters that use them."""
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    for number in range(1000):
+        gone = filters.add(parse(f"/field{number} = 1", Kind.FILTER, BUILTINS))
+        filters.remove(gone)
+    kept = filters.add(parse("/a = 1", Kind.FILTER, BUILTINS))
+    assert filters.match(b'{"a": 1}') == (kept,)
+
+
+@pytest.mark.parametrize("matches_between", [False, True])
+def test_filters_are_laid_out_anew_little_by_little(
+    monkeypatch: pytest.MonkeyPatch, *, matches_between: bool
+) -> None:
+    """However many go, and whatever comes meanwhile; what is left is found at any time."""
+    compiled: list[Expr] = []
+
+    def counting(expr: Expr, *arguments: Any) -> Any:
+        compiled.append(expr)
+        return compile_filter(expr, *arguments)
+
+    monkeypatch.setattr("server.topics.subscriptions.matching.filter_set.compile_filter", counting)
+    filters = FilterSet(JSON, BUILTINS, unexpected)
+    users = [
+        filters.add(parse(f"/field{number} > {number}", Kind.FILTER, BUILTINS))
+        for number in range(1000)
+    ]
+    compiled.clear()
+    body = json.dumps({f"field{number}": number + 1 for number in range(1000)}).encode()
+    most = 0
+    for removal in range(1000):
+        before = len(compiled)
+        filters.remove(users.pop(0))
+        most = max(most, len(compiled) - before)
+        if removal % 100 == 50:
+            users.append(filters.add(parse(f"/new{removal} IS NULL", Kind.FILTER, BUILTINS)))
+        if matches_between:
+            before = len(compiled)
+            assert set(filters.match(body)) == set(users)
+            most = max(most, len(compiled) - before)
+    assert 0 < most < 10
+    assert set(filters.match(body)) == set(users)
+
+
+def test_a_filter_that_fails_is_decided_no_more() -> None:
+    """It is told of once, and the others are decided as if it were not there."""
+
+    def fails(_value: object) -> bool:
+        raise RuntimeError("a defect")
+
+    broken = Function("BROKEN", "Tests", "Fails.", fails, (Parameter.ANY,))
+    functions = BUILTINS.adding([broken])
+    failed: list[tuple[str, str]] = []
+    filters = FilterSet(JSON, functions, lambda one, error: failed.append((one.text, str(error))))
+    texts = ["/a = 1", "BROKEN(/a)", "/a = 1 AND BROKEN(/b)", "/a > 0"]
+    first, scanned, indexed, last = (
+        filters.add(parse(text, Kind.FILTER, functions)) for text in texts
+    )
+    for _ in range(2):
+        assert set(filters.match(b'{"a": 1}')) == {first, last}
+    assert [error for _, error in failed] == ["a defect"] * 2
+    assert {text for text, _ in failed} == {scanned.text, indexed.text}
+    for one in (scanned, indexed, first):
+        filters.remove(one)
+    assert filters.match(b'{"a": 1}') == (last,)
+    filters.remove(last)
+    assert not filters

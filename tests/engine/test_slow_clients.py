@@ -1,0 +1,157 @@
+"""What waits for slow clients, against a model: a stream that loses nothing until it is cut."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.topics.subscriptions.limits.client_limits import Limits
+from server.topics.subscriptions.limits.slow_clients import Backlog, Pool
+from tests.engine.support import RecordingLog, SimulatedClock
+
+ROOMY = Limits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=None)
+
+
+class Client:
+    """A client whose socket takes a number of writes, and then stalls."""
+
+    def __init__(self, pool: Pool, clock: SimulatedClock, log: RecordingLog, name: str) -> None:
+        self.taken = b""
+        self.room = 0
+        self.is_connected = True
+        self.events: list[str] = []
+        self.backlog = Backlog(
+            pool, clock, log, lambda: name, self._write, self._drop, self.events.append
+        )
+
+    def read(self, writes: int) -> None:
+        """Make room for some writes."""
+        self.room += writes
+        if self.room > 0 and self.is_connected:
+            self.backlog.resume()
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self.taken += data
+        self.room -= 1
+        if self.room <= 0:
+            self.backlog.stall()
+
+    def _drop(self) -> None:
+        self.is_connected = False
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("send"), st.sampled_from([1, 1000, 300_000, 700_000])),
+            st.tuples(st.just("read"), st.integers(1, 3)),
+            st.tuples(st.just("offline"), st.just(0)),
+            st.tuples(st.just("turn"), st.just(0)),
+        ),
+        max_size=25,
+    )
+)
+def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) -> None:
+    """Through memory, through a file, in slices, with stalls anywhere."""
+    clock = SimulatedClock()
+    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
+    client.backlog.stall()
+    sent = b""
+    for number, (step, size) in enumerate(steps):
+        if step == "send":
+            data = bytes([number % 251]) * size
+            sent += data
+            client.backlog.send(data)
+        elif step == "read":
+            client.read(size)
+        elif step == "turn":
+            clock.turn()
+        elif client.backlog.is_waiting:
+            client.backlog.go_offline()
+    while client.backlog.is_waiting:
+        client.read(1)
+    assert client.taken == sent
+    assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 0)
+
+
+def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:
+    """When a pool is used up, it is not the latest but the largest client that pays."""
+    limits = Limits(memory=1000, disk=2000, directory=str(tmp_path), share=1.0, age=None)
+    pool, clock, log = Pool(limits), SimulatedClock(), RecordingLog()
+    large, small = (Client(pool, clock, log, name) for name in ("large", "small"))
+    for client in (large, small):
+        client.backlog.stall()
+    large.backlog.send(b"x" * 800)
+    small.backlog.send(b"x" * 300)
+    assert (large.backlog.disk_used, small.backlog.memory_used) == (800, 300)
+    large.backlog.send(b"x" * 1300)
+    assert (large.is_connected, small.is_connected) == (False, True)
+    assert [entry for entry in log.entries if entry[0].startswith("70")] == [
+        ("70-0011", {"client": "large"}),
+        ("70-0004", {"client": "large"}),
+    ]
+    assert (pool.memory_used, pool.disk_used) == (300, 0)
+
+
+def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as if it were there, so that nobody else has to make room for it."""
+    file = io.BytesIO()
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: file)
+    clock = SimulatedClock()
+    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
+    client.backlog.stall()
+    for _ in range(10):
+        client.backlog.send(b"x" * 1_000_000)
+    client.backlog.go_offline()
+    assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 10_000_000)
+    sizes = [0]
+    while sizes[-1] < 10_000_000:
+        clock.turn()
+        sizes.append(len(file.getbuffer()))
+        assert 0 < sizes[-1] - sizes[-2] <= 2_000_000
+
+
+def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
+    """Over its share it is treated as if everything were used up."""
+    limits = Limits(memory=1000, disk=2000, directory=str(tmp_path), share=0.5, age=None)
+    client = Client(Pool(limits), SimulatedClock(), RecordingLog(), "one")
+    client.backlog.stall()
+    client.backlog.send(b"x" * 500)
+    assert client.backlog.memory_used == 500
+    client.backlog.send(b"x")
+    assert (client.backlog.memory_used, client.backlog.disk_used) == (0, 501)
+    assert client.is_connected
+    client.backlog.send(b"x" * 500)
+    assert not client.is_connected
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
+    """The oldest byte counts; a client that reads in time stays, however much there is."""
+    limits = Limits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=10.0)
+    clock = SimulatedClock()
+    client = Client(Pool(limits), clock, RecordingLog(), "one")
+    client.backlog.stall()
+    for _ in range(100):
+        client.backlog.send(b"x")
+        clock.advance(1)
+        if reads:
+            client.read(1)
+    assert client.is_connected == reads
+
+
+def test_a_directory_that_is_not_there_costs_the_slow_client_only() -> None:
+    """The entry says why; the client is disconnected."""
+    limits = Limits(memory=10, disk=10**9, directory="/no/such/place", share=1.0, age=None)
+    log = RecordingLog()
+    client = Client(Pool(limits), SimulatedClock(), log, "one")
+    client.backlog.stall()
+    client.backlog.send(b"x" * 11)
+    assert not client.is_connected
+    assert "70-0013" in [message_id for message_id, _ in log.entries]

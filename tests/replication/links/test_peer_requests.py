@@ -1,0 +1,90 @@
+"""Instances that are asked for what is missing do not always hear it, or are not heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from server.replication.repair.peer_requests import Asked, Asking
+from server.storage.journal import Topic
+from tests.engine.support import SimulatedClock
+
+if TYPE_CHECKING:
+    from server.replication.links.registry import Peer
+
+
+class There:
+    """Instances that there are links with."""
+
+    def __init__(self, *names: str) -> None:
+        self.peers = dict.fromkeys(names, cast("Peer", None))
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
+        """Nobody says anything."""
+
+    def say(self, peer: str, subject: str, body: bytes) -> None:
+        """Nobody hears it."""
+
+    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+        """Nobody asks."""
+        return False
+
+    def refuse(self, peer: str, topic: Topic) -> None:
+        """Nobody asks."""
+
+
+class Questions:
+    """What is asked for, and what of whom."""
+
+    def __init__(self, *names: str) -> None:
+        self.clock = SimulatedClock()
+        self.asked: list[tuple[str, str]] = []
+        self.asking: Asking[str] = Asking(
+            There(*names), self.clock, self._ask, self._ask, lambda: None
+        )
+
+    def _ask(self, asked: Asked[str]) -> None:
+        self.asked.append((asked.thing, asked.peer))
+
+    def want(self, *things: str) -> None:
+        for key, thing in enumerate(things):
+            self.asking.want(key, thing)
+        self.asking.go_on()
+
+    def pass_seconds(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.clock.advance(1.0)
+
+
+def test_who_does_not_answer_is_asked_again_and_then_the_next() -> None:
+    questions = Questions("B", "C")
+    questions.want("bread")
+    questions.pass_seconds(10)
+    assert questions.asked == [("bread", "B")] * 4
+    questions.pass_seconds(11)
+    assert questions.asked == [("bread", "B")] * 4 + [("bread", "C")] * 4
+    assert not questions.asking.is_given_up(0)
+    questions.pass_seconds(5)
+    assert questions.asked == [("bread", "B")] * 4 + [("bread", "C")] * 4
+    assert questions.asking.is_given_up(0)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_who_answers_is_not_asked_again(*, is_answered: bool) -> None:
+    questions = Questions("B")
+    questions.want("bread", "wine")
+    for _ in range(5):
+        questions.pass_seconds(1)
+        if is_answered:
+            assert questions.asking.asked is not None
+            questions.asking.asked.is_answered = True
+        else:
+            questions.asking.wait_on()
+    assert questions.asked == [("bread", "B")]
+    questions.asking.done()
+    assert questions.asked == [("bread", "B"), ("wine", "B")]

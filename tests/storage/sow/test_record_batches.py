@@ -1,0 +1,364 @@
+"""Records that are put together are what they are one by one: keys, stores, files after a crash."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import tempfile
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.message_types.paths import Path as FieldPath
+from server.message_types.registry import create
+from server.storage.sow.keys.key_source import FieldKeys
+from server.storage.sow.memory_store import MemoryStore
+from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.records import Record
+from server.storage.sow.slab.entry_writer import clean, place_run, write_run
+from server.storage.sow.slab.map_guard import MapGuard
+from server.storage.sow.slab.slab_format import ENTRY, crc32c
+from server.storage.sow.store import RecordStore, RecordTooLarge, Superseded
+from tests.storage.sow.model import state_of
+from tests.storage.sow.support import Disk, spoiled
+from tests.support.chances import examples
+
+# ---- keys
+
+ODD = [
+    b"",
+    b"{",
+    b"no json",
+    b"[1]",
+    b'{"id":null}',
+    b'{"id":""}',
+    b'{"id":"","id":"second"}',
+    b'{"id":1,"id":2}',
+    b'{"ID":1}',
+    b'{"id":true}',
+    b'{"id":false}',
+    b'{"id":"\\u00e9\\n\\ud800"}',
+    b'{"id":"\xff\xfe"}',
+    b'{"id":"caf\xc3\xa9"}',
+    b'{"id":-0}',
+    b'{"id":-0.0}',
+    b'{"id":1.50}',
+    b'{"id":1e3}',
+    b'{"id":NaN}',
+    b'{"id":9223372036854775807}',
+    b'{"id":9223372036854775808}',
+    b'{"id":-9223372036854775808}',
+    b'{"id":-9223372036854775809}',
+    b'{"id":18446744073709551616}',
+    b'{"id":123456789012345678901234567890}',
+    b'{"id":[1,2]}',
+    b'{"id":[]}',
+    b'{"id":{"a":1}}',
+    b'{"id" : "5" }',
+    b'{"id":5,"account":"x"}',
+    b'{"id":5,"account":null,"n":{"m":7}}',
+    b'{"id":"5;","account":"=;"}',
+    b'{"id":"' + b"long" * 100 + b'"}',
+    b'\xef\xbb\xbf{"id":1}',
+]
+FIELDS: list[list[FieldPath]] = [
+    [("id",)],
+    [("id",), ("account",)],
+    [("account",), ("n", "m"), ("id",)],
+]
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.text(max_size=4), st.integers(-(2**70), 2**70), st.floats()
+)
+
+
+@pytest.mark.parametrize("fields", FIELDS)
+@pytest.mark.parametrize("last_wins", [False, True])
+def test_odd_messages_have_the_keys_together_that_they_have_alone(
+    fields: list[FieldPath], *, last_wins: bool
+) -> None:
+    options = {"EarlyTerminationOptimization": ["false"]} if last_wins else {}
+    keys = FieldKeys("orders", create("json", "json", options), fields)
+    assert keys.numbers(ODD) == [int(keys.key(body, None)) for body in ODD]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["id", "account", "n"]), SCALARS), min_size=1))
+def test_messages_have_the_keys_together_that_they_have_alone(
+    messages: list[dict[str, object]],
+) -> None:
+    bodies = [json.dumps(message).encode() for message in messages]
+    for fields in FIELDS:
+        keys = FieldKeys("caf\u00e9", create("json", "json", {}), fields)
+        assert keys.numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
+
+
+def test_keys_of_other_types_than_json() -> None:
+    keys = FieldKeys("orders", create("fix", "fix", {}), [("11",), ("35",)])
+    bodies = [b"35=D\x0111=A\x01", b"11=7\x01", b"", b"11=\xff\x0135=\x01"]
+    assert keys.numbers(bodies) == [int(keys.key(body, None)) for body in bodies]
+
+
+# ---- stores
+
+KEYS = [0, 1, 9, 10, 123, 2**63, 2**64 - 1, *range(1000, 1030)]
+MARKS = ["", "mark", "caf\u00e9", "c\udcff", "x" * 300]
+
+
+def runs(seed: int) -> Iterator[RecordRun]:
+    """Runs of records, the same for the same seed; sequences count from 1."""
+    source = random.Random(seed)
+    sequence = 1
+    while True:
+        count = source.choice((1, 2, 8, 40))
+        bodies = [
+            source.randbytes(source.choice((0, 1, 7, 8, 9, 60, 200, 1500))) for _ in range(count)
+        ]
+        yield RecordRun(
+            "t",
+            source.choices(KEYS, k=count),
+            bodies,
+            range(sequence, sequence + count),
+            timestamp=sequence * 10,
+            expires=source.choice((0, sequence * 20)),
+            publisher=source.choice((0, 7, 2**64 - 1)),
+            numbers=source.choices((1, 10, 2**64 - 1), k=count) if source.random() < 0.5 else (),
+            correlation_ids=source.choices(MARKS, k=count) if source.random() < 0.5 else (),
+        )
+        sequence += count
+
+
+def put_all(store: RecordStore, run: RecordRun) -> list[int]:
+    """Put a run, passing over what is too large; returns the places of that."""
+    refused = []
+    place = 0
+    while place < len(run.bodies):
+        put = store.put_run(run, place)
+        assert len(put.rows) == put.end - place
+        place = put.end
+        if put.problem is not None:
+            assert isinstance(put.problem, RecordTooLarge)
+            refused.append(place)
+            place += 1
+    return refused
+
+
+def put_each(store: RecordStore, run: RecordRun) -> list[int]:
+    """The same, one by one."""
+    refused = []
+    for place in range(len(run.bodies)):
+        record = run.record(place)
+        try:
+            store.put(record.key, record)
+        except RecordTooLarge:
+            refused.append(place)
+    return refused
+
+
+@contextmanager
+def a_disk() -> Iterator[Disk]:
+    with tempfile.TemporaryDirectory() as directory:
+        disk = Disk(Path(directory))
+        try:
+            yield disk
+        finally:
+            disk.close()
+
+
+@settings(deadline=None, max_examples=12)
+@given(seed=st.integers(0, 10**6), slab_pages=st.sampled_from([1, 3, 16]))
+def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
+    seed: int, slab_pages: int
+) -> None:
+    """Among deletions and past states, while slabs are cleaned, after a crash and after a close."""
+    source = random.Random(seed)
+    with a_disk() as disk:
+        together, _ = disk.open(slab_size=4096 * slab_pages)
+        alone = MemoryStore()
+        past: list[Superseded] = []
+        rows: dict[int, int] = {}
+        stream = runs(seed)
+        for _ in range(60):
+            run = next(stream)
+            refused = put_all(together, run)
+            assert len(refused) <= len(run.bodies)
+            for place in range(len(run.bodies)):
+                if place not in refused:
+                    record = run.record(place)
+                    alone.put(record.key, record)
+            if source.random() < 0.3 and len(alone):
+                key = source.choice(sorted(identity for identity, _ in alone.identities()))
+                if source.random() < 0.3:
+                    past.append(Superseded(key, alone.record(alone.row(key) or 0), deleted=False))
+                    rows[len(past) - 1] = together.keep(past[-1])
+                alone.delete(key, run.sequences[-1])
+                together.delete(key, run.sequences[-1])
+            if source.random() < 0.3:
+                together.commit()
+                disk.settle()
+            if source.random() < 0.1:
+                for _ in together.compact():
+                    disk.settle()
+        assert state_of(together) == state_of(alone)
+        assert together.last_sequence == alone.last_sequence
+        assert dict(together.past()) == {rows[number]: one for number, one in enumerate(past)}
+        live = together.statistics.stored_bytes
+        shutil.copy(disk.directory / "t.sow", disk.directory / "killed.sow")
+        together.close()
+        for name in ("t.sow", "killed.sow"):
+            found, recovery = disk.open(name=name)
+            assert (recovery.damage, recovery.lost_bytes) == (None, 0)
+            assert state_of(found) == state_of(alone)
+            assert found.last_sequence == alone.last_sequence
+            assert found.statistics.stored_bytes == live
+            found.close()
+
+
+@settings(deadline=None, max_examples=12)
+@given(seed=st.integers(0, 10**6))
+def test_the_file_of_a_run_is_to_the_byte_that_of_its_messages_one_by_one(seed: int) -> None:
+    """As long as nothing is cleaned, which happens at other moments."""
+    with a_disk() as disk:
+        one, _ = disk.open(name="one.sow", slab_size=1 << 16)
+        other, _ = disk.open(name="other.sow", slab_size=1 << 16)
+        stream = runs(seed)
+        for _ in range(6):
+            run = next(stream)
+            with one.undisturbed(), other.undisturbed():
+                assert put_all(one, run) == put_each(other, run)
+        assert list(one.identities()) == list(other.identities())
+        disk.settle()
+        files = [(disk.directory / name).read_bytes()[4096:] for name in ("one.sow", "other.sow")]
+        assert files[0] == files[1]
+        one.close()
+        other.close()
+
+
+def test_a_transient_store_takes_runs() -> None:
+    together, alone = MemoryStore(), MemoryStore()
+    stream = runs(5)
+    for _ in range(50):
+        run = next(stream)
+        assert put_all(together, run) == put_each(alone, run) == []
+    assert state_of(together) == state_of(alone)
+    assert together.statistics == alone.statistics
+
+
+def test_rows_of_a_run_say_which_records_are_new() -> None:
+    with a_disk() as disk:
+        file, _ = disk.open()
+        for store in (MemoryStore(), file):
+            store.put("5", Record("5", b"", "t"))
+            run = RecordRun("t", [5, 6, 6, 7], [b"a", b"b", b"c", b"d"], range(1, 5), 1)
+            put = store.put_run(run, 0)
+            assert put.problem is None
+            assert list(put.rows) == [0, 1, 1, 2]
+            assert list(put.added) == [1, 2]
+        file.close()
+
+
+def test_a_run_in_a_file_that_has_lost_its_content_is_refused() -> None:
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 16)
+        run = next(runs(1))
+        put_all(store, run)
+        (disk.directory / "t.sow").write_bytes(b"")
+        put = store.put_run(RecordRun("t", [1] * 50, [bytes(1000)] * 50, range(50, 100), 1), 0)
+        assert (put.end, put.rows) == (0, [])
+        assert "truncated or overwritten" in str(put.problem)
+        store.close()
+
+
+def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 20)
+        marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
+        bodies = [b"a", b"b", b"c", b"d"]
+        with pytest.raises(RecordTooLarge, match="correlation id"):
+            store.make_room_for_run("t", bodies, marks)
+        run = RecordRun("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
+        assert put_all(store, run) == [2]
+        assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
+        store.close()
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 10**6))
+def test_room_that_has_been_made_for_a_run_is_there(seed: int) -> None:
+    """Whatever texts it has: the file does not grow any more."""
+    source = random.Random(seed)
+    with a_disk() as disk:
+        store, _ = disk.open(slab_size=1 << 16)
+        stream = runs(seed)
+        for _ in range(20):
+            run = next(stream)
+            if source.random() < 0.5:
+                run = run._replace(correlation_ids=["\U0001f600" * 200] * len(run.bodies))
+            store.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
+            slabs = store.statistics.slabs
+            with store.undisturbed():
+                assert store.put_run(run, 0).end == len(run.bodies)
+                assert store.statistics.slabs == slabs
+        store.close()
+
+
+# ---- bytes from a file, which may be anything
+
+
+def entry(key: bytes, body: bytes = b"", kind: int = 1, topic: bytes = b"") -> bytes:
+    length = ENTRY.size + len(topic) + len(key) + len(body)
+    fields = (length, 1, kind, len(topic), len(key), 0, 0, 5, 6, 7, 0)
+    data = ENTRY.pack(0, *fields)[4:] + topic + key + body
+    checksum: int = crc32c(data)
+    return (checksum.to_bytes(4, "little") + data).ljust((length + 7) & -8, b"\0")
+
+
+@settings(max_examples=examples(300, 50))
+@given(data=st.data())
+def test_cleaning_believes_nothing_that_it_reads(data: st.DataObject) -> None:
+    """Whatever is in a slab, it stays within the slab, and writes only where it may."""
+    whole = [
+        entry(b"7", bytes(data.draw(st.integers(0, 30)))),
+        entry(b"7", b"x", topic=b"other"),
+        entry(b"\xff8", kind=2),
+        entry(b"", kind=5),
+        entry(b"9", b"y" * 20, kind=3),
+    ]
+    parts = data.draw(st.lists(st.sampled_from(whole) | st.binary(max_size=80), max_size=6))
+    slab = spoiled(data, parts)
+    target = bytearray(data.draw(st.integers(0, 200)))
+    start = data.draw(st.integers(0, 4)) * 8
+    locations = array("q", [1000, 1000 + 64])
+    rows = {"7": 0, "other\x007": 1, "t\x007": 1}
+    topic = data.draw(st.sampled_from([None, "t"]))
+    position, to = clean(
+        MapGuard(), slab, 0, len(slab), 1 << 20, 1000, rows, locations, topic, target, start, 0, 9
+    )
+    assert position % 8 == 0
+    assert to == start or to <= len(target)
+    assert target[:start] == bytes(len(target[:start]))
+    assert target[to:] == bytes(len(target[to:]))
+    for location in locations:
+        assert location in (1000, 1064) or start <= location < to
+
+
+def test_entries_are_not_written_outside_of_a_slab() -> None:
+    run = RecordRun("t", [1, 2], [b"a" * 40, b"b"], range(1, 3), 1)
+    slab = bytearray(200)
+    for position, limit in ((-8, 200), (4, 200), (0, 201)):
+        with pytest.raises(ValueError, match="within their slab"):
+            write_run(slab, position, limit, 1, run, 0)
+    assert slab == bytes(200)
+    assert list(write_run(slab, 64, 64 + 103, 1, run, 0)) == []
+    assert list(write_run(slab, 64, 64 + 104, 1, run, 0)) == [104]
+    assert list(write_run(slab, 0, 64, 1, run, 1)) == [64]
+    assert list(write_run(slab, 0, 64, 1, run, 2)) == []
+    for wrong in (run._replace(keys=[1]), run._replace(correlation_ids=["", "x", "y"])):
+        with pytest.raises(ValueError, match="as many keys"):
+            write_run(slab, 0, 200, 1, wrong, 0)
+    with pytest.raises(ValueError, match="as many keys"):
+        place_run({}, array("q"), array("I"), [], [1], 0, 0, array("I", [8, 8]))
