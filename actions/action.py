@@ -20,21 +20,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from actions.administrative import ADMINISTRATIVE
-from actions.context import Context
-from actions.module import Condition, Step, StepFailed
+from actions.context import ActionContext
+from actions.module import Condition, Step, StepError
 from server.topics.system.audit import NOBODY
 
 if TYPE_CHECKING:
-    from actions.services import Services
+    from actions.services import ActionServices
     from config_schema.problems import Location
 
-MOST_WAITING: Final = 100_000
+MAX_PENDING_RUNS: Final = 100_000
 """Maximum number of runs in the queue of an action."""
 
-MOST_BYTES_WAITING: Final = 64 * 1024 * 1024
+MAX_PENDING_RUN_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the variables in that queue, messages mostly, in bytes."""
 
-LONGEST_CHAIN: Final = 64
+MAX_ACTION_CHAIN_LENGTH: Final = 64
 """Maximum length of a chain of runs before it counts as a loop."""
 
 _SLICE: Final = 0.001
@@ -42,7 +42,7 @@ _SLICE: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ActionPart:
     """A Do or If of an action.
 
     Attributes:
@@ -57,7 +57,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ActionRun:
     """One completed run of an action.
 
     Attributes:
@@ -90,24 +90,24 @@ class Action:
         last_failure: the last run that failed.
     """
 
-    def __init__(self, title: str, parts: Sequence[Part], services: Services) -> None:
+    def __init__(self, title: str, parts: Sequence[ActionPart], services: ActionServices) -> None:
         self.title = title
         self.runs = 0
         self.failures = 0
-        self.last: Run | None = None
-        self.last_failure: Run | None = None
+        self.last: ActionRun | None = None
+        self.last_failure: ActionRun | None = None
         self._parts = parts
         self._services = services
-        self._queue: deque[tuple[Context, asyncio.Future[None] | None]] = deque()
+        self._queue: deque[tuple[ActionContext, asyncio.Future[None] | None]] = deque()
         self._bytes_waiting = 0
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
     def is_busy(self) -> bool:
-        """See `Runnable.is_busy`."""
+        """See `ActionHandle.is_busy`."""
         waiting, size = len(self._queue), self._bytes_waiting
-        return waiting >= MOST_WAITING // 2 or size >= MOST_BYTES_WAITING // 2
+        return waiting >= MAX_PENDING_RUNS // 2 or size >= MAX_PENDING_RUN_BYTES // 2
 
     @property
     def waiting(self) -> int:
@@ -142,15 +142,15 @@ class Action:
     ) -> None:
         engine, chain = self._services.engine, self._services.running
         depth = 0 if chain is None else chain.depth + 1
-        context = Context(
+        context = ActionContext(
             engine.settings.instance_name,
             engine.clock.now(),
             values,
             self.title if cause is None else cause,
             depth,
         )
-        if depth > LONGEST_CHAIN:
-            engine.log.emit("29-0106", action=self.title, length=LONGEST_CHAIN)
+        if depth > MAX_ACTION_CHAIN_LENGTH:
+            engine.log.emit("29-0106", action=self.title, length=MAX_ACTION_CHAIN_LENGTH)
         elif self._has_room(context.size):
             self._queue.append((context, done))
             self._bytes_waiting += context.size
@@ -162,7 +162,7 @@ class Action:
 
     def _has_room(self, size: int) -> bool:
         waiting = len(self._queue)
-        full = waiting >= MOST_WAITING or self._bytes_waiting + size > MOST_BYTES_WAITING
+        full = waiting >= MAX_PENDING_RUNS or self._bytes_waiting + size > MAX_PENDING_RUN_BYTES
         if full and waiting:  # a single large one may pass
             if not self._dropped:
                 self._services.engine.log.emit("29-0107", action=self.title, waiting=waiting)
@@ -207,17 +207,17 @@ class Action:
             self._services.engine.log.emit("29-0108", action=self.title, count=self._dropped)
             self._dropped = 0
 
-    async def _run(self, context: Context) -> None:
+    async def _run(self, context: ActionContext) -> None:
         began, clock = self._services.engine.clock.now(), time.monotonic()
         ended_by, failure = await self._go(context)
         seconds = time.monotonic() - clock
         self.runs += 1
-        self.last = Run(began, seconds, context.cause, failure, ended_by)
+        self.last = ActionRun(began, seconds, context.cause, failure, ended_by)
         if failure:
             self.failures += 1
             self.last_failure = self.last
 
-    async def _go(self, context: Context) -> tuple[str, str]:
+    async def _go(self, context: ActionContext) -> tuple[str, str]:
         """Execute the parts one after the other.
 
         Returns:
@@ -231,13 +231,13 @@ class Action:
             try:
                 if not await self._pass(part, context):
                     return part.name, ""
-            except (StepFailed, OSError) as failure:
+            except (StepError, OSError) as failure:
                 reason = _reason(failure)
                 log.emit("29-0101", module=part.name, location=part.location, reason=reason)
                 return part.name, reason
         return "", ""
 
-    async def _pass(self, part: Part, context: Context) -> bool:
+    async def _pass(self, part: ActionPart, context: ActionContext) -> bool:
         limit = part.module.limit
         if limit is None:
             return await _go_through(part.module, context)
@@ -246,10 +246,10 @@ class Action:
             async with asyncio.timeout(limit):
                 return await _go_through(part.module, context)
         except TimeoutError:
-            raise StepFailed(f"it took longer than {limit:g} seconds") from None
+            raise StepError(f"it took longer than {limit:g} seconds") from None
 
 
-async def _go_through(module: Step | Condition, context: Context) -> bool:
+async def _go_through(module: Step | Condition, context: ActionContext) -> bool:
     if isinstance(module, Condition):
         return await module.holds(context)
     await module.run(context)

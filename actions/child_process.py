@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import Helpers
+    from actions.services import ActionThreads
 
 Process = subprocess.Popen[bytes]
 
 
-async def started(helpers: Helpers, start: Callable[[], Process]) -> Process:
+async def started(helpers: ActionThreads, start: Callable[[], Process]) -> Process:
     """Start a process on a helper thread.
 
     Args:
@@ -28,7 +28,7 @@ async def started(helpers: Helpers, start: Callable[[], Process]) -> Process:
     Raises:
         asyncio.CancelledError: there is no time left; a process that is being started is killed.
     """
-    starting = _Starting(start)
+    starting = _ProcessStart(start)
     try:
         return await helpers.call(starting.run)
     except asyncio.CancelledError:
@@ -36,7 +36,7 @@ async def started(helpers: Helpers, start: Callable[[], Process]) -> Process:
         raise
 
 
-class _Starting:
+class _ProcessStart:
     """A process that is being started, and may be given up meanwhile.
 
     Args:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Trigger
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.services import Runnable, Services
-    from server.topics.subscriptions.client import Client
+    from actions.services import ActionHandle, ActionServices
+    from server.topics.subscriptions.client import ClientIdentity
 
 
 class OnClient(Trigger):
@@ -25,22 +25,22 @@ class OnClient(Trigger):
     event: ClassVar[str]
     tells_user: ClassVar[bool] = False
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event."""
         tells_user = self.tells_user
 
-        def watch(client: Client, _details: Mapping[str, str | None]) -> None:
+        def watch(client: ClientIdentity, _details: Mapping[str, str | None]) -> None:
             action.post(client_variables(client, with_user=tells_user))
 
         services.engine.hooks.watch_clients(self.event, watch)
 
 
-def client_variables(client: Client, *, with_user: bool) -> dict[str, bytes]:
+def client_variables(client: ClientIdentity, *, with_user: bool) -> dict[str, bytes]:
     """Return the variables that identify a client."""
     values = {
-        "AMPS_CLIENT_NAME": to_octets(client.client_name),
-        "AMPS_CONNECTION_NAME": to_octets(client.connection_name),
+        "AMPS_CLIENT_NAME": text_to_bytes(client.client_name),
+        "AMPS_CONNECTION_NAME": text_to_bytes(client.connection_name),
     }
     if with_user:
-        values["AMPS_AUTHENTICATION_ID"] = to_octets(client.user)
+        values["AMPS_AUTHENTICATION_ID"] = text_to_bytes(client.user)
     return values

@@ -11,7 +11,7 @@ from typing import Final
 
 from config_schema.compile.option_values import VARIABLE
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 RESERVED_PREFIX: Final = "AMPS_"
 """Only the instance sets variables whose names begin with this prefix."""
@@ -19,7 +19,7 @@ RESERVED_PREFIX: Final = "AMPS_"
 _BYTES: Final = {f"AMPS_BYTE_{number:02X}": bytes([number]) for number in range(256)}
 
 
-class Context:
+class ActionContext:
     """The context variables of one run of an action.
 
     Args:
@@ -68,21 +68,21 @@ class Context:
 
     def instance_name(self) -> bytes:
         """AMPS_INSTANCE_NAME."""
-        return to_octets(self._instance)
+        return text_to_bytes(self._instance)
 
     def datetime(self) -> bytes:
         """AMPS_DATETIME."""
-        return to_octets(iso_timestamp(self._now))
+        return text_to_bytes(iso_timestamp(self._now))
 
     def unix_timestamp(self) -> bytes:
         """AMPS_UNIX_TIMESTAMP."""
         return b"%d" % self._now
 
 
-_DEFAULTS: Final[Mapping[str, Callable[[Context], bytes]]] = {
-    "AMPS_INSTANCE_NAME": Context.instance_name,
-    "AMPS_DATETIME": Context.datetime,
-    "AMPS_UNIX_TIMESTAMP": Context.unix_timestamp,
+_DEFAULTS: Final[Mapping[str, Callable[[ActionContext], bytes]]] = {
+    "AMPS_INSTANCE_NAME": ActionContext.instance_name,
+    "AMPS_DATETIME": ActionContext.datetime,
+    "AMPS_UNIX_TIMESTAMP": ActionContext.unix_timestamp,
 }
 
 
@@ -91,7 +91,7 @@ def byte_of(name: str) -> bytes | None:
     return _BYTES.get(name)
 
 
-class Template:
+class VariableTemplate:
     """A text with variables: `{{NAME}}`.
 
     Attributes:
@@ -109,7 +109,7 @@ class Template:
         """True if the text is one variable and nothing else."""
         return [before for before, _ in self.parts] == [""] and not self.tail
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Return the text with the variables replaced by their values."""
         return self.filled(lambda _, name: context[name])
 
@@ -117,9 +117,9 @@ class Template:
         """Replace each variable by the result of `value` for its number and its name."""
         pieces: list[bytes] = []
         for number, (text, name) in enumerate(self.parts):
-            pieces += (to_octets(text), value(number, name))
-        return b"".join([*pieces, to_octets(self.tail)])
+            pieces += (text_to_bytes(text), value(number, name))
+        return b"".join([*pieces, text_to_bytes(self.tail)])
 
-    def expand_text(self, context: Context) -> str:
+    def expand_text(self, context: ActionContext) -> str:
         """Return the result of `expand` as a text."""
-        return from_octets(self.expand(context))
+        return bytes_to_text(self.expand(context))

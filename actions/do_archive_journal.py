@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from actions.old_journals import OldJournals
-from server.engine.maintenance.journal_retention import Deed
+from server.engine.maintenance.journal_retention import JournalAction
 
 
 class DoArchiveJournal(OldJournals):
     """Moves old journals to the archive directory; they stay part of the transaction log."""
 
-    deed: ClassVar[Deed] = Deed.ARCHIVE
+    deed: ClassVar[JournalAction] = JournalAction.ARCHIVE

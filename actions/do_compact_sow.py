@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional
 from server.engine.maintenance.sow_compaction import compact
-from server.storage.sow.store import StoreError
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.store import RecordStoreError
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -26,11 +26,11 @@ class DoCompactSow(Step):
         self._topic = optional(options, "Topic")
         self._message_type = optional(options, "MessageType")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the topics."""
         self._stores = services.engine.stores
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Compact.
 
         Raises:
@@ -40,11 +40,11 @@ class DoCompactSow(Step):
         if self._topic is not None and self._message_type is not None:
             topic = self._topic.expand_text(context)
             sow = self._stores.find(self._message_type.expand_text(context), topic)
-            if not isinstance(sow, SowTopic):
-                raise StepFailed(f"topic {topic!r} keeps no records of its own")
+            if not isinstance(sow, SowTopicRecords):
+                raise StepError(f"topic {topic!r} keeps no records of its own")
             topics = [sow]
         for sow in topics:
             try:
                 await compact(sow)
-            except StoreError as error:
-                raise StepFailed(f"topic {sow.spec.name!r}: {error}") from None
+            except RecordStoreError as error:
+                raise StepError(f"topic {sow.spec.name!r}: {error}") from None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional, quantity, required
 from config_schema.units import parse_bool
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -31,11 +31,11 @@ class DoCompareReplication(Step):
         self._topic = optional(options, "Topic")
         self._repair = required(options, "Repair")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the comparing service."""
         self._comparing = services.comparing
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Start the comparisons.
 
         Raises:
@@ -48,4 +48,4 @@ class DoCompareReplication(Step):
         if comparing is None or not comparing.compare(peer, topic, repair=repair):
             whose = "no connected instance" if peer is None else f"{peer}, which may be away,"
             what = "topics with records" if topic is None else f"the topic {topic}"
-            raise StepFailed(f"{whose} replicates {what} to this one that it has records of itself")
+            raise StepError(f"{whose} replicates {what} to this one that it has records of itself")

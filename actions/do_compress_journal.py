@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from actions.old_journals import OldJournals
-from server.engine.maintenance.journal_retention import Deed
+from server.engine.maintenance.journal_retention import JournalAction
 
 
 class DoCompressJournal(OldJournals):
     """Compresses old journals; they stay part of the transaction log."""
 
-    deed: ClassVar[Deed] = Deed.COMPRESS
+    deed: ClassVar[JournalAction] = JournalAction.COMPRESS

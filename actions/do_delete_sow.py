@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from actions.expressions import ExpressionText
 from actions.internal_clients import client_of
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import topic_of
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _ALL: Final = "1=1"
@@ -30,11 +30,11 @@ class DoDeleteSow(Step):
         self._topic = topic_of(options)
         self._filter = ExpressionText(options.get("Filter") or _ALL)
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Become a client."""
         self._client = client_of(services, self.options, "amps-action-do-delete-sow")
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Delete.
 
         Raises:
@@ -48,5 +48,5 @@ class DoDeleteSow(Step):
             )
             for _ in slices:
                 await asyncio.sleep(0)
-        except CommandRefused as refusal:
-            raise StepFailed(str(refusal)) from None
+        except CommandRefusedError as refusal:
+            raise StepError(str(refusal)) from None

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoDisableEntitlement(Step):
     """Switches entitlement off."""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Disable entitlement; earlier decisions are made anew."""
         self._engine.switches.entitlement = False
         self._engine.topics.invalidate()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.transport_switch import SwitchTransport
 
 if TYPE_CHECKING:
-    from actions.services import Transports
+    from actions.services import TransportControl
 
 
 class DoDisableTransport(SwitchTransport):
     """Disables one transport, or all of them."""
 
-    async def switch(self, transports: Transports, name: str) -> None:
+    async def switch(self, transports: TransportControl, name: str) -> None:
         """Disable one transport."""
         await transports.disable(name)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.sync_types import ChangeSyncType
 
 if TYPE_CHECKING:
-    from server.replication.links.replication_state import Replication
+    from server.replication.links.replication_state import ReplicationState
 
 
 class DoDowngradeReplication(ChangeSyncType):
     """Downgrades destinations."""
 
-    def change(self, replication: Replication, age: int) -> None:
+    def change(self, replication: ReplicationState, age: int) -> None:
         """Downgrade the destinations with an unacknowledged entry older than `age`."""
         replication.downgrade_late(age)

@@ -8,8 +8,8 @@ from actions.module import Step
 from actions.options import required
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -20,10 +20,10 @@ class DoEchoMessage(Step):
         super().__init__(options)
         self._message = required(options, "Message")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the log."""
         self._log = services.engine.log
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Write it."""
         self._log.emit("29-0103", text=self._message.expand(context))

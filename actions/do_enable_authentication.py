@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoEnableAuthentication(Step):
     """Switches authentication on."""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Enable authentication, and end the sessions of the admin interface."""
         self._engine.switches.authentication = True
         self._engine.switches.sessions.end_all()  # users were not verified while it was off

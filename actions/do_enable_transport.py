@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.transport_switch import SwitchTransport
 
 if TYPE_CHECKING:
-    from actions.services import Transports
+    from actions.services import TransportControl
 
 
 class DoEnableTransport(SwitchTransport):
     """Enables one transport, or all of them."""
 
-    async def switch(self, transports: Transports, name: str) -> None:
+    async def switch(self, transports: TransportControl, name: str) -> None:
         """Enable one transport."""
         await transports.enable(name)

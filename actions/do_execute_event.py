@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -22,22 +22,22 @@ class DoExecuteEvent(Step):
         self._event = optional(options, "Event")
         self._variable = options.get("EventVariable") or ""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Raise the event; it need not have listeners.
 
         Raises:
             StepFailed: the variable that should name the event is empty.
         """
         if self._event is None:
-            event = from_octets(context[self._variable])
+            event = bytes_to_text(context[self._variable])
         else:
             event = self._event.expand_text(context)
         if not event:
-            raise StepFailed(f"no event is named: variable {self._variable or 'in Event'} is empty")
+            raise StepError(f"no event is named: variable {self._variable or 'in Event'} is empty")
         self._services.running = context
         try:
             for listener in self._services.listeners.get(event, ()):

@@ -14,7 +14,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 from actions.child_process import kill, started
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import required
 from config_schema.units import parse_interval
 from server.util.shell_quoting import shell_command
@@ -22,8 +22,8 @@ from server.util.shell_quoting import shell_command
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _DEFAULT_LIMIT: Final = "60s"
@@ -47,11 +47,11 @@ class DoExecuteSystem(Step):
         """Seconds that the command may take."""
         return self._limit
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Run the command and wait for its end.
 
         Raises:
@@ -64,9 +64,9 @@ class DoExecuteSystem(Step):
         finally:
             self.close()
         if status < 0:
-            raise StepFailed(f"the command was killed by {signal.Signals(-status).name}")
+            raise StepError(f"the command was killed by {signal.Signals(-status).name}")
         if status > 0:
-            raise StepFailed(f"the command ended with status {status}")
+            raise StepError(f"the command ended with status {status}")
 
     def close(self) -> None:
         """Kill the command, if it runs."""
@@ -75,12 +75,12 @@ class DoExecuteSystem(Step):
             kill(process)
 
 
-def _environment(names: Mapping[str, str], context: Context) -> dict[bytes, bytes]:
+def _environment(names: Mapping[str, str], context: ActionContext) -> dict[bytes, bytes]:
     environment = dict(os.environb)
     for variable, name in names.items():
         value = context[name]
         if b"\0" in value:
-            raise StepFailed(f"the value of {name} has a zero byte, which no command can be given")
+            raise StepError(f"the value of {name} has a zero byte, which no command can be given")
         environment[variable.encode()] = value
     return environment
 

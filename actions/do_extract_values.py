@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from actions.expressions import ExpressionTemplate
 from actions.internal_clients import body_of, message_type_of
 from actions.module import Step
-from server.expressions import Kind, parse, paths
+from server.expressions import ContextKind, parse, paths
 from server.expressions.backends.compile_message import compile_value
 from server.expressions.semantics import text
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.message_types.base import Value
 
@@ -28,7 +28,7 @@ class DoExtractValues(Step):
         super().__init__(options)
         self._assignments: list[tuple[str, ExpressionTemplate[Callable[[bytes], Value]]]] = []
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Prepare the expressions."""
         settings = services.engine.settings
         message_type = message_type_of(services, self.options)
@@ -36,7 +36,7 @@ class DoExtractValues(Step):
         self._data = body_of(services, self.options, "Data") if has_data else None
 
         def compiled(text: str) -> Callable[[bytes], Value]:
-            expr = parse(text, Kind.VALUE, settings.functions)
+            expr = parse(text, ContextKind.VALUE, settings.functions)
             extract = message_type.extractor(paths(expr))
             evaluate = compile_value(expr, settings.functions)
             return lambda body: evaluate(extract(body))
@@ -47,7 +47,7 @@ class DoExtractValues(Step):
                 (variable.strip(), ExpressionTemplate(expression.strip(), compiled))
             )
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Read the message.
 
         Raises:
@@ -58,4 +58,4 @@ class DoExtractValues(Step):
         body = self._data.expand(context)
         for variable, template in self._assignments:
             value = template.fill_in(context)(body)
-            context[variable] = to_octets(text(value) or "")
+            context[variable] = text_to_bytes(text(value) or "")

@@ -8,8 +8,8 @@ from actions.module import Step
 from actions.options import required
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -21,11 +21,11 @@ class DoIncrementCounter(Step):
         self._key = required(options, "Key")
         self._variable = options.get("Value") or ""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the counters."""
         self._counters = services.counters
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Count."""
         key = self._key.expand_text(context)
         self._counters[key] += 1

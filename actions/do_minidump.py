@@ -8,8 +8,8 @@ from actions.minidumps import take_minidump
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoMinidump(Step):
@@ -17,11 +17,11 @@ class DoMinidump(Step):
 
     time_limit: ClassVar[float] = 60.0
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Write the minidump.
 
         Raises:

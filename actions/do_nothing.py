@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
+    from actions.context import ActionContext
 
 
 class DoNothing(Step):
     """Does nothing; the log says that it ran."""
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Do nothing."""

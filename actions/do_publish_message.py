@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.internal_clients import body_of, client_of
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import quantity, required
 from config_schema.units import parse_bool
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -28,13 +28,13 @@ class DoPublishMessage(Step):
         self._delta = required(options, "Delta")
         self._update_only = required(options, "UpdateOnly")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Create the client, and prepare the message."""
         self._client = client_of(services, self.options, "amps-action-do-publish-message")
         self._services = services
         self._data = body_of(services, self.options, "Data")
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Publish.
 
         Raises:
@@ -44,11 +44,11 @@ class DoPublishMessage(Step):
         update_only = quantity("UpdateOnly", self._update_only, context, parse_bool)
         topic, body = self._topic.expand_text(context), self._data.expand(context)
         if is_delta and update_only and not self._client.has_record_of(topic, body):
-            raise StepFailed(f"topic {topic!r} has no record that this would update")
+            raise StepError(f"topic {topic!r} has no record that this would update")
         self._services.running = context
         try:
             self._client.publish(topic, body, "delta_publish" if is_delta else "publish")
-        except CommandRefused as refusal:
-            raise StepFailed(str(refusal)) from None
+        except CommandRefusedError as refusal:
+            raise StepError(str(refusal)) from None
         finally:
             self._services.running = None

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actions.expressions import ExpressionText
 from actions.internal_clients import body_of, client_of
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional, topic_of
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -33,13 +33,13 @@ class DoQuerySow(Step):
         self._command_options = optional(options, "Options")
         self._variable = options.get("CaptureData") or ""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Become a client."""
         self._client = client_of(services, self.options, "amps-action-do-query-sow")
         has_default = self.options.get("DefaultData") is not None
         self._default = body_of(services, self.options, "DefaultData") if has_default else None
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Query, in slices between which messages get their turn.
 
         Raises:
@@ -54,8 +54,8 @@ class DoQuerySow(Step):
                 None if options is None else options.expand_text(context),
                 literal=self._topic.is_literal,
             )
-        except CommandRefused as refusal:
-            raise StepFailed(str(refusal)) from None
+        except CommandRefusedError as refusal:
+            raise StepError(str(refusal)) from None
         for found in slices:
             if found is not None:
                 context[self._variable] = found

@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 from actions.old_journals import OldJournals
-from server.engine.maintenance.journal_retention import Deed
+from server.engine.maintenance.journal_retention import JournalAction
 
 
 class DoRemoveJournal(OldJournals):
     """Removes old journals that are not needed any more."""
 
-    deed: ClassVar[Deed] = Deed.REMOVE
+    deed: ClassVar[JournalAction] = JournalAction.REMOVE

@@ -8,17 +8,17 @@ from actions.module import Step
 from actions.reset import reset_authentication
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoResetAuthentication(Step):
     """Has every logon decided afresh."""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the engine."""
         self._engine = services.engine
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Discard the cached results."""
         reset_authentication(self._engine)

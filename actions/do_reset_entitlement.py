@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional
 from actions.reset import reset_entitlement
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -29,12 +29,12 @@ class DoResetEntitlement(Step):
         self._transport = optional(options, "Transport")
         self._user = optional(options, "AuthenticationId")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep references to the engine and its transports."""
         self._engine = services.engine
         self._transports = services.transports
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Discard permissions, and disconnect clients.
 
         Raises:
@@ -43,5 +43,5 @@ class DoResetEntitlement(Step):
         transport = None if self._transport is None else self._transport.expand_text(context)
         user = None if self._user is None else self._user.expand_text(context)
         if transport is not None and transport not in self._transports.names:
-            raise StepFailed(f"there is no transport {transport!r}")
+            raise StepError(f"there is no transport {transport!r}")
         reset_entitlement(self._engine, transport, user)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoRotateLogs(Step):
     """Continues file log targets in their next file."""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the rotation callback."""
         self._rotate = services.rotate_logs
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Rotate the log files."""
         self._rotate()

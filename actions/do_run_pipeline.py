@@ -18,13 +18,13 @@ import time
 from typing import IO, TYPE_CHECKING, Final
 
 from actions.child_process import kill, started
-from actions.module import ProvisionFailed, Step, StepFailed
+from actions.module import ModuleProvisionError, Step, StepError
 from actions.options import template
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
-    from actions.context import Context, Template
-    from actions.services import Services
+    from actions.context import ActionContext, VariableTemplate
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _PROGRAM: Final = (sys.executable, "-m", "pipeline.cli", "--quiet")
@@ -46,14 +46,14 @@ class DoRunPipeline(Step):
         self._job = options.get("Job") or ""
         self._limit = parse_interval(options.get("Timeout") or _DEFAULT_LIMIT) / _NANOSECONDS
         self._process: subprocess.Popen[bytes] | None = None
-        self._words: list[Template] = []
+        self._words: list[VariableTemplate] = []
 
     @property
     def limit(self) -> float:
         """Seconds that the job may take."""
         return self._limit
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep references to the helper threads and the log.
 
         Raises:
@@ -65,12 +65,12 @@ class DoRunPipeline(Step):
         try:
             arguments = shlex.split(self.options.get("Arguments") or "")
         except ValueError as problem:
-            raise ProvisionFailed(f"Arguments: {problem}") from None
+            raise ModuleProvisionError(f"Arguments: {problem}") from None
         master = self.options.get("Master") or _DEFAULT_MASTER
         words = ["--master", master, *settings, self._job, *arguments]
         self._words = [template(self.options, "Arguments", word) for word in words]
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Run the job and wait for its end.
 
         Raises:
@@ -86,9 +86,9 @@ class DoRunPipeline(Step):
             finally:
                 self.close()
             if status < 0:
-                raise StepFailed(f"the job was killed by {signal.Signals(-status).name}")
+                raise StepError(f"the job was killed by {signal.Signals(-status).name}")
             if status > 0:
-                raise StepFailed(_last_line(errors) or f"the job ended with status {status}")
+                raise StepError(_last_line(errors) or f"the job ended with status {status}")
             seconds = round(time.monotonic() - began, 1)
             result = _last_line(out) or None
             self._log.emit("29-0121", job=self._job, seconds=seconds, result=result)
@@ -100,12 +100,12 @@ class DoRunPipeline(Step):
             kill(process)
 
 
-def _word(argument: Template, context: Context) -> str:
+def _word(argument: VariableTemplate, context: ActionContext) -> str:
     word = argument.expand_text(context)
     if "\0" in word:
-        raise StepFailed("a variable has a zero byte, which no argument can have")
+        raise StepError("a variable has a zero byte, which no argument can have")
     if word.startswith("-") and argument.parts and not argument.parts[0][0]:
-        raise StepFailed(f"a variable would become the option {word!r:.60}")
+        raise StepError(f"a variable would become the option {word!r:.60}")
     return word
 
 

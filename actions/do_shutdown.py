@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from actions.module import Step
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoShutdown(Step):
     """Stops the instance, cleanly."""
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the stop callback."""
         self._stop = services.stop
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Ask the instance to stop; the steps after this one still run."""
         self._stop(context.cause)

@@ -8,7 +8,7 @@ from actions.module import Step
 from actions.options import optional, required, template
 
 if TYPE_CHECKING:
-    from actions.context import Context, Template
+    from actions.context import ActionContext, VariableTemplate
     from actions.step_options import StepOptions
 
 
@@ -25,7 +25,7 @@ class DoTranslateData(Step):
         self._default = optional(options, "Default")
         self._cases = [_case(options, text) for text in options.all("Case")]
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Translate."""
         data = self._data.expand(context)
         default = data if self._default is None else self._default.expand(context)
@@ -39,7 +39,7 @@ class DoTranslateData(Step):
         )
 
 
-def _case(options: StepOptions, text: str) -> tuple[Template, Template]:
+def _case(options: StepOptions, text: str) -> tuple[VariableTemplate, VariableTemplate]:
     original, _, translated = text.partition("=")
     return template(options, "Case", original.strip()), template(
         options, "Case", translated.strip()

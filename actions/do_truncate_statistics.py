@@ -11,13 +11,13 @@ import asyncio
 import sqlite3
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import quantity, required
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _NANOSECONDS: Final = 1e9
@@ -32,11 +32,11 @@ class DoTruncateStatistics(Step):
         super().__init__(options)
         self._age = required(options, "Age")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Remove the statistics beyond the age; without statistics do nothing.
 
         Raises:
@@ -48,4 +48,4 @@ class DoTruncateStatistics(Step):
         try:
             await asyncio.wrap_future(self._services.statistics.truncate(age))
         except sqlite3.Error as error:
-            raise StepFailed(f"the statistics database cannot be truncated: {error}") from None
+            raise StepError(f"the statistics database cannot be truncated: {error}") from None

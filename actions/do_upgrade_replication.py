@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.sync_types import ChangeSyncType
 
 if TYPE_CHECKING:
-    from server.replication.links.replication_state import Replication
+    from server.replication.links.replication_state import ReplicationState
 
 
 class DoUpgradeReplication(ChangeSyncType):
     """Upgrades destinations."""
 
-    def change(self, replication: Replication, age: int) -> None:
+    def change(self, replication: ReplicationState, age: int) -> None:
         """Upgrade the destinations without an unacknowledged entry as old as `age`."""
         replication.upgrade_recovered(age)

@@ -12,11 +12,11 @@ import asyncio
 import sqlite3
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
 class DoVacuumStatistics(Step):
@@ -24,11 +24,11 @@ class DoVacuumStatistics(Step):
 
     time_limit: ClassVar[float] = 3600.0
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: Context) -> None:  # noqa: ARG002 - the same whatever happened
+    async def run(self, context: ActionContext) -> None:  # noqa: ARG002 - the same whatever happened
         """Vacuum the statistics database; without statistics do nothing.
 
         Raises:
@@ -39,4 +39,4 @@ class DoVacuumStatistics(Step):
         try:
             await asyncio.wrap_future(self._services.statistics.vacuum())
         except sqlite3.Error as error:
-            raise StepFailed(f"the statistics database cannot be vacuumed: {error}") from None
+            raise StepError(f"the statistics database cannot be vacuumed: {error}") from None

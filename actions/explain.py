@@ -14,7 +14,7 @@ from config_schema.catalogue import ModuleKind
 if TYPE_CHECKING:
     from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
-FIRINGS_SHOWN: Final = 5
+MAX_SHOWN_FIRINGS: Final = 5
 
 _SCHEDULE: Final = "amps-action-on-schedule"
 
@@ -62,7 +62,7 @@ def _use(lead: str, kind: ModuleKind, use: ModuleUse) -> Iterator[str]:
 def _firings(use: ModuleUse, now: datetime) -> Iterator[str]:
     schedule = read_schedule(use.options)
     moment = now
-    for _ in range(FIRINGS_SHOWN):
+    for _ in range(MAX_SHOWN_FIRINGS):
         try:
             moment = schedule.next_after(moment)
         except OverflowError:

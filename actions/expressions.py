@@ -12,16 +12,16 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from actions.context import Template
-from actions.module import StepFailed
+from actions.context import VariableTemplate
+from actions.module import StepError
 from server.expressions import ExpressionError
 from server.expressions.numerals import numeral
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.context import Context
+    from actions.context import ActionContext
 
 _Compiled = TypeVar("_Compiled")
 
@@ -38,7 +38,7 @@ class ExpressionText:
     """
 
     def __init__(self, text: str) -> None:
-        template = Template(text)
+        template = VariableTemplate(text)
         self._is_variable = template.is_variable
         string = ""
         pieces = []
@@ -48,7 +48,7 @@ class ExpressionText:
         self._pieces = tuple(pieces)
         self._tail = template.tail
 
-    def fill_in(self, context: Context) -> str:
+    def fill_in(self, context: ActionContext) -> str:
         """Return the expression with the values of its variables.
 
         Raises:
@@ -56,7 +56,7 @@ class ExpressionText:
         """
         pieces: list[str] = []
         for before, name, string in self._pieces:
-            value = from_octets(context[name])
+            value = bytes_to_text(context[name])
             if self._is_variable:
                 return value
             pieces += (before, _within(value, string) if string else _alone(value))
@@ -76,7 +76,7 @@ class ExpressionTemplate(Generic[_Compiled]):
         self._text = ExpressionText(text)
         self._compiled = lru_cache(_MOST_KEPT)(compiled)
 
-    def fill_in(self, context: Context) -> _Compiled:
+    def fill_in(self, context: ActionContext) -> _Compiled:
         """Compile the expression with the values of its variables.
 
         Raises:
@@ -85,7 +85,7 @@ class ExpressionTemplate(Generic[_Compiled]):
         try:
             return self._compiled(self._text.fill_in(context))
         except ExpressionError as error:
-            raise StepFailed(str(error)) from None
+            raise StepError(str(error)) from None
 
 
 def _string_at_end(text: str, string: str) -> str:
@@ -113,7 +113,7 @@ def _within(value: str, string: str) -> str:
     quote = string[-1]
     if len(string) == 2:
         if quote in value:
-            raise StepFailed(f"a value with {quote} cannot stand in a raw string")
+            raise StepError(f"a value with {quote} cannot stand in a raw string")
         return value
     return value.replace("\\", "\\\\").replace(quote, f"\\{quote}")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import Condition, StepFailed
+from actions.module import Condition, StepError
 from actions.options import required
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -24,11 +24,11 @@ class IfFileSystemUsage(Condition):
         self._path = required(options, "Path")
         self._threshold = required(options, "GreaterThan")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
-    async def holds(self, context: Context) -> bool:
+    async def holds(self, context: ActionContext) -> bool:
         """Return true if the file system is filled to the limit.
 
         Raises:
@@ -39,7 +39,7 @@ class IfFileSystemUsage(Condition):
         try:
             threshold = float(text.strip().removesuffix("%"))
         except ValueError:
-            raise StepFailed(f"GreaterThan: {text!r} is no percentage, such as 90%") from None
+            raise StepError(f"GreaterThan: {text!r} is no percentage, such as 90%") from None
         path = self._path.expand_text(context)
         return await self._helpers.call(lambda: used_percentage(path)) > threshold
 

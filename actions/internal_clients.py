@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.module import ProvisionFailed
+from actions.module import ModuleProvisionError
 from actions.value_escapes import body_template
 
 if TYPE_CHECKING:
-    from actions.context import Template
-    from actions.services import Services
+    from actions.context import VariableTemplate
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
     from server.engine.internal_client import InternalClient
     from server.message_types.base import MessageType
 
 
-def client_of(services: Services, options: StepOptions, name: str) -> InternalClient:
+def client_of(services: ActionServices, options: StepOptions, name: str) -> InternalClient:
     """Create the client for a step.
 
     Args:
@@ -29,7 +29,7 @@ def client_of(services: Services, options: StepOptions, name: str) -> InternalCl
     return services.client(name, message_type_of(services, options).name)
 
 
-def body_of(services: Services, options: StepOptions, name: str) -> Template:
+def body_of(services: ActionServices, options: StepOptions, name: str) -> VariableTemplate:
     """Return the template of an option that is a message, of the message type beside it.
 
     Args:
@@ -43,7 +43,7 @@ def body_of(services: Services, options: StepOptions, name: str) -> Template:
     return body_template(options.get(name) or "", message_type_of(services, options))
 
 
-def message_type_of(services: Services, options: StepOptions) -> MessageType:
+def message_type_of(services: ActionServices, options: StepOptions) -> MessageType:
     """Return the message type that a step's options name.
 
     Raises:
@@ -52,5 +52,5 @@ def message_type_of(services: Services, options: StepOptions) -> MessageType:
     name = options.get("MessageType") or ""
     message_type = services.engine.settings.message_types.get(name)
     if message_type is None:
-        raise ProvisionFailed(f"there is no message type {name!r}")
+        raise ModuleProvisionError(f"there is no message type {name!r}")
     return message_type

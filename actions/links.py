@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.module import Trigger
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
-    from server.replication.links.link_events import LinkEvent, Way
+    from actions.services import ActionHandle, ActionServices
+    from server.replication.links.link_events import LinkEvent, LinkDirection
 
 
 class OnLink(Trigger):
@@ -26,26 +26,26 @@ class OnLink(Trigger):
     event: ClassVar[LinkEvent]
     is_incoming: ClassVar[bool] = False
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event; an instance without replication has none."""
         if services.replication is None:
             return
         with_transport = not self.is_incoming
 
-        def watch(way: Way) -> None:
+        def watch(way: LinkDirection) -> None:
             action.post(_variables(way, with_transport=with_transport))
 
         services.replication.events.watch(self.event, watch)
 
 
-def _variables(way: Way, *, with_transport: bool) -> dict[str, bytes]:
+def _variables(way: LinkDirection, *, with_transport: bool) -> dict[str, bytes]:
     """Return the variables that identify a link."""
     values = {
-        "AMPS_REPLICATION_PEER_NAME": to_octets(way.peer),
-        "AMPS_REPLICATION_CLIENT_NAME": to_octets(way.client),
-        "AMPS_REPLICATION_REMOTE_ADDRESS": to_octets(way.address),
-        "AMPS_REPLICATION_GROUP_NAME": to_octets(way.group),
+        "AMPS_REPLICATION_PEER_NAME": text_to_bytes(way.peer),
+        "AMPS_REPLICATION_CLIENT_NAME": text_to_bytes(way.client),
+        "AMPS_REPLICATION_REMOTE_ADDRESS": text_to_bytes(way.address),
+        "AMPS_REPLICATION_GROUP_NAME": text_to_bytes(way.group),
     }
     if with_transport:
-        values["AMPS_REPLICATION_TRANSPORT_NAME"] = to_octets(way.transport)
+        values["AMPS_REPLICATION_TRANSPORT_NAME"] = text_to_bytes(way.transport)
     return values

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Key: TypeAlias = tuple[str, str]
+RecordKey: TypeAlias = tuple[str, str]
 """A record: its topic and SOW key."""
 
-Client: TypeAlias = tuple[int, str]
+AffinityOwner: TypeAlias = tuple[int, str]
 """A client: its number and name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class AffinityAssignment:
     """A record that is assigned to a client, or unassigned from it.
 
     Attributes:
@@ -27,38 +27,38 @@ class Assignment:
         begins: true for an assignment, false for its end.
     """
 
-    record: Key
-    client: Client
+    record: RecordKey
+    client: AffinityOwner
     reason: str
     begins: bool
 
 
-class Affinities:
+class MessageAffinities:
     """The assignments, and the queues of changes to report."""
 
     def __init__(self) -> None:
-        self._records: dict[Client, dict[Key, None]] = {}  # of each client, in order
-        self._clients: dict[Key, Client] = {}  # of each record that has one
-        self._to_assign: dict[Key, str] = {}  # with the reason
-        self._to_unassign: dict[Key, Assignment] = {}
+        self._records: dict[AffinityOwner, dict[RecordKey, None]] = {}  # of each client, in order
+        self._clients: dict[RecordKey, AffinityOwner] = {}  # of each record that has one
+        self._to_assign: dict[RecordKey, str] = {}  # with the reason
+        self._to_unassign: dict[RecordKey, AffinityAssignment] = {}
 
-    def join(self, client: Client) -> None:
+    def join(self, client: AffinityOwner) -> None:
         """Add a client that can own records; adding it again has no effect."""
         self._records.setdefault(client, {})
 
-    def leave(self, client: Client, reason: str) -> None:
+    def leave(self, client: AffinityOwner, reason: str) -> None:
         """Remove a client; its records are assigned to others."""
         for record in self._records.pop(client, {}):
             del self._clients[record]
-            self._to_unassign[record] = Assignment(record, client, reason, begins=False)
+            self._to_unassign[record] = AffinityAssignment(record, client, reason, begins=False)
             self._to_assign[record] = reason
 
-    def add(self, record: Key, reason: str) -> None:
+    def add(self, record: RecordKey, reason: str) -> None:
         """Queue a record for assignment, unless it is assigned or queued already."""
         if record not in self._clients and record not in self._to_assign:
             self._to_assign[record] = reason
 
-    def drop(self, record: Key, reason: str) -> Assignment | None:
+    def drop(self, record: RecordKey, reason: str) -> AffinityAssignment | None:
         """Remove a record; return the change to report to its former owner, if any."""
         self._to_assign.pop(record, None)
         untold = self._to_unassign.pop(record, None)
@@ -68,9 +68,9 @@ class Affinities:
         if client is None:
             return None
         del self._records[client][record]
-        return Assignment(record, client, reason, begins=False)
+        return AffinityAssignment(record, client, reason, begins=False)
 
-    def next(self) -> Assignment | None:
+    def next(self) -> AffinityAssignment | None:
         """Return the next change to report; None if there is nothing for now."""
         if self._to_unassign:
             return self._to_unassign.pop(next(iter(self._to_unassign)))
@@ -81,4 +81,4 @@ class Affinities:
         client = min(self._records, key=lambda one: len(self._records[one]))
         self._records[client][record] = None
         self._clients[record] = client
-        return Assignment(record, client, reason, begins=True)
+        return AffinityAssignment(record, client, reason, begins=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.queues.topic.report import report
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
 
 
-async def take_minidump(services: Services, context: Context | None = None) -> Path | None:
+async def take_minidump(services: ActionServices, context: ActionContext | None = None) -> Path | None:
     """Write a minidump, and how the queues are to the log; actions run that wait for one.
 
     Args:
@@ -39,7 +39,7 @@ async def take_minidump(services: Services, context: Context | None = None) -> P
     services.running = context
     try:
         for listener in services.minidump_listeners:
-            listener.post({"AMPS_MINIDUMP_PATH": to_octets(str(path))})
+            listener.post({"AMPS_MINIDUMP_PATH": text_to_bytes(str(path))})
     finally:
         services.running = None
     return path

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Runnable, Services
+    from actions.context import ActionContext
+    from actions.services import ActionHandle, ActionServices
     from actions.step_options import StepOptions
     from config_schema.spec import Options
 
 
-class StepFailed(Exception):
+class StepError(Exception):
     """A step failed. The text is the reason, for the log."""
 
 
-class ProvisionFailed(Exception):
+class ModuleProvisionError(Exception):
     """A module cannot be used. The text is the reason."""
 
 
@@ -34,7 +34,7 @@ class Trigger:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Connect to the services; from now on events may arrive.
 
         Raises:
@@ -54,7 +54,7 @@ class Trigger:
         return None
 
 
-class _Part:
+class _ActionModule:
     """The base of Do and If modules.
 
     Attributes:
@@ -71,7 +71,7 @@ class _Part:
         """Maximum duration of a run of this module, in seconds."""
         return self.time_limit
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Connect to the services.
 
         Raises:
@@ -82,10 +82,10 @@ class _Part:
         """Abort work in progress."""
 
 
-class Step(_Part):
+class Step(_ActionModule):
     """A Do module."""
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Execute the step.
 
         Args:
@@ -98,10 +98,10 @@ class Step(_Part):
         raise NotImplementedError
 
 
-class Condition(_Part):
+class Condition(_ActionModule):
     """An If module."""
 
-    async def holds(self, context: Context) -> bool:
+    async def holds(self, context: ActionContext) -> bool:
         """Return true if the action continues.
 
         Raises:

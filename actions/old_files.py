@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional, quantity, required
 from config_schema.units import parse_count, parse_interval
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 _NANOSECONDS: Final = 1e9
@@ -30,7 +30,7 @@ _JOURNALS: Final = (".journal", ".journal.gz")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FileCriteria:
     """The criteria that select files.
 
     Attributes:
@@ -58,7 +58,7 @@ class OldFiles(Step):
         self._keep = optional(options, "Keep")
         self._count = optional(options, "Count")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the helper threads."""
         self._helpers = services.helpers
 
@@ -66,23 +66,23 @@ class OldFiles(Step):
         """Process one file, on a helper thread."""
         raise NotImplementedError
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Process all files that the options select.
 
         Raises:
             StepFailed: some of them could not be processed; the others have been.
         """
         keep, count = self._keep, self._count
-        choice = Choice(
+        choice = FileCriteria(
             pattern=self._pattern.expand_text(context),
             age=quantity("Age", self._age, context, parse_interval) / _NANOSECONDS,
             keep=None if keep is None else quantity("Keep", keep, context, parse_count),
             count=None if count is None else quantity("Count", count, context, parse_count),
         )
-        await self._helpers.call(lambda: tidy_up(choice, self.process))
+        await self._helpers.call(lambda: process_old_files(choice, self.process))
 
 
-def tidy_up(choice: Choice, process: Callable[[Path], None]) -> None:
+def process_old_files(choice: FileCriteria, process: Callable[[Path], None]) -> None:
     """Process the files of a choice.
 
     Raises:
@@ -104,7 +104,7 @@ def tidy_up(choice: Choice, process: Callable[[Path], None]) -> None:
             problems.append(f"{path}: {error.strerror or error}")
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise StepFailed(f"{problems[0]}{more}")
+        raise StepError(f"{problems[0]}{more}")
 
 
 def _old_files(paths: list[Path], age: float) -> list[Path]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import quantity, required
 from config_schema.units import parse_interval
 from server.storage.journal import JournalError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
-    from server.engine.maintenance.journal_retention import Deed
+    from server.engine.maintenance.journal_retention import JournalAction
 
 _NANOSECONDS: Final = 1e9
 
@@ -28,18 +28,18 @@ class OldJournals(Step):
         deed: the operation.
     """
 
-    deed: ClassVar[Deed]
+    deed: ClassVar[JournalAction]
     time_limit: ClassVar[float] = 3600.0
 
     def __init__(self, options: StepOptions) -> None:
         super().__init__(options)
         self._age = required(options, "Age")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the services."""
         self._services = services
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Mark the files that are old enough.
 
         Raises:
@@ -47,8 +47,8 @@ class OldJournals(Step):
         """
         age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.journals is None:
-            raise StepFailed("there are no journals: the configuration has no TransactionLog")
+            raise StepError("there are no journals: the configuration has no TransactionLog")
         try:
             await self._services.journals.mark(self.deed, age)
         except JournalError as error:
-            raise StepFailed(str(error)) from None
+            raise StepError(str(error)) from None

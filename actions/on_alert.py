@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actions.tracked_records import OnTrackedRecords
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 
 class OnAlert(OnTrackedRecords):
@@ -19,4 +19,4 @@ class OnAlert(OnTrackedRecords):
 
     def _event(self, option: str) -> dict[str, bytes]:
         get = self.options.get
-        return {get("EventVariable") or "": to_octets(get(option) or "")}
+        return {get("EventVariable") or "": text_to_bytes(get(option) or "")}

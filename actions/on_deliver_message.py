@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING
 from actions.messages import message_variables
 from actions.module import Trigger
 from actions.subscriptions import watched_topics
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actions.services import Runnable, Services
-    from server.topics.subscriptions.client import Client
+    from actions.services import ActionHandle, ActionServices
+    from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 
 class OnDeliverMessage(Trigger):
     """Runs for each message that a client is sent: once per client, for all its subscriptions."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Watch deliveries."""
 
-        def watch(client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        def watch(client: ClientIdentity, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
             common = {
-                "AMPS_BOOKMARK": to_octets(envelope.bookmark),
-                "AMPS_CLIENT_NAME": to_octets(client.client_name),
-                "AMPS_CORRELATION_ID": to_octets(envelope.correlation_id or ""),
+                "AMPS_BOOKMARK": text_to_bytes(envelope.bookmark),
+                "AMPS_CLIENT_NAME": text_to_bytes(client.client_name),
+                "AMPS_CORRELATION_ID": text_to_bytes(envelope.correlation_id or ""),
             }
             for body in bodies:
                 action.post(message_variables(topic, body) | common)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
 
 
 class OnExecuteEvent(Trigger):
     """Runs when the event is raised, with the variables of the action that raises it."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the event."""
         services.listeners.setdefault(self.options.get("Event") or "", []).append(action)

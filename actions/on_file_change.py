@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.module import Trigger
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
 
 
@@ -29,13 +29,13 @@ class OnFileChange(Trigger):
         super().__init__(options)
         self._stop: Callable[[], None] | None = None
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Watch the file."""
         path = self.options.get("Path") or ""
         self._stop = services.files.watch(
             Path(path),
             lambda change: action.post(
-                {"AMPS_FILE_PATH": to_octets(path), "AMPS_FILE_CHANGE": to_octets(change)}
+                {"AMPS_FILE_PATH": text_to_bytes(path), "AMPS_FILE_CHANGE": text_to_bytes(change)}
             ),
         )
 

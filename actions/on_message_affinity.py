@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from actions.message_affinity import Affinities
+from actions.message_affinity import MessageAffinities
 from actions.on_subscribe import OnSubscribe
 from actions.records import OnRecords
 from server.expressions.topic_names import TopicError, select_topics
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.message_affinity import Assignment
-    from actions.message_affinity import Client as AffinityClient
-    from actions.services import Runnable, Services
+    from actions.message_affinity import AffinityAssignment
+    from actions.message_affinity import AffinityOwner as AffinityClient
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
-    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 _MATCH: Final = "match"
@@ -41,11 +41,11 @@ class OnMessageAffinity(OnRecords):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._affinities = Affinities()
+        self._affinities = MessageAffinities()
         self._in_control: dict[AffinityClient, set[str | None]] = {}  # to the control topic
         self._is_waiting = False
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Follow the records, and the subscriptions to the control topic."""
         super().provision(services, action)
         for record in self.matching():
@@ -65,7 +65,7 @@ class OnMessageAffinity(OnRecords):
         if assignment is not None:
             self._tell(assignment, body)
 
-    def _subscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
+    def _subscribed(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         if client.message_type != self.options.get("MessageType"):
             return
         if self._is_control(details["topic"] or ""):
@@ -76,7 +76,7 @@ class OnMessageAffinity(OnRecords):
         else:  # it may have replaced one to the control topic
             self._unsubscribed(client, details)
 
-    def _unsubscribed(self, client: Client, details: Mapping[str, str | None]) -> None:
+    def _unsubscribed(self, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         who = client.number, client.client_name
         subscriptions = self._in_control.get(who)
         if subscriptions is None:
@@ -110,12 +110,12 @@ class OnMessageAffinity(OnRecords):
         self._is_waiting = False
         self._tell_all()
 
-    def _tell(self, assignment: Assignment, body: bytes) -> None:
+    def _tell(self, assignment: AffinityAssignment, body: bytes) -> None:
         self.action.post(
             {
                 "AMPS_DATA": body,
-                "AMPS_CLIENT_NAME": to_octets(assignment.client[1]),
+                "AMPS_CLIENT_NAME": text_to_bytes(assignment.client[1]),
                 "AMPS_AFFINITY_ACTION": b"assign" if assignment.begins else b"unassign",
-                "AMPS_AFFINITY_REASON": to_octets(assignment.reason),
+                "AMPS_AFFINITY_REASON": text_to_bytes(assignment.reason),
             }
         )

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
 
 
 class OnMinidump(Trigger):
     """Runs when a minidump has been written."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for it."""
         services.minidump_listeners.append(action)

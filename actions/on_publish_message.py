@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.messages import message_variables
-from actions.module import ProvisionFailed, Trigger
-from server.engine.commands.errors import CommandRefused
+from actions.module import ModuleProvisionError, Trigger
+from server.engine.commands.errors import CommandRefusedError
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
     from server.engine.internal_client import InternalClient
     from server.topics.subscriptions.delivery.envelope import Envelope
@@ -30,17 +30,17 @@ class OnPublishMessage(Trigger):
         self._client: InternalClient | None = None
         self._subscription: Subscription | None = None
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Subscribe."""
         get = self.options.get
         source = (get("MessageSource") or "all").strip().lower()
         self._client = services.client(action.title, get("MessageType") or "")
         try:
             self._subscription = self._client.subscribe(
-                get("Topic") or "", _Publishes(action, source), get("Filter"), get("Options")
+                get("Topic") or "", _PublishSink(action, source), get("Filter"), get("Options")
             )
-        except CommandRefused as refusal:
-            raise ProvisionFailed(str(refusal)) from None
+        except CommandRefusedError as refusal:
+            raise ModuleProvisionError(str(refusal)) from None
 
     def close(self) -> None:
         """Unsubscribe."""
@@ -48,7 +48,7 @@ class OnPublishMessage(Trigger):
             self._client.unsubscribe(self._subscription)
 
 
-class _Publishes:
+class _PublishSink:
     """Takes messages for an action; see `Sink`.
 
     Args:
@@ -56,7 +56,7 @@ class _Publishes:
         source: `local`, `replicated` or `all`: where the messages have been published.
     """
 
-    def __init__(self, action: Runnable, source: str) -> None:
+    def __init__(self, action: ActionHandle, source: str) -> None:
         self._action = action
         self._passes_over = {"local": True, "replicated": False}.get(source)
 
@@ -67,9 +67,9 @@ class _Publishes:
         self._action.post(
             message_variables(topic, body)
             | {
-                "AMPS_BOOKMARK": to_octets(envelope.bookmark),
-                "AMPS_TIMESTAMP": to_octets(iso_timestamp(envelope.received)),
-                "AMPS_CLIENT_NAME": to_octets(envelope.client_name),
+                "AMPS_BOOKMARK": text_to_bytes(envelope.bookmark),
+                "AMPS_TIMESTAMP": text_to_bytes(iso_timestamp(envelope.received)),
+                "AMPS_CLIENT_NAME": text_to_bytes(envelope.client_name),
             }
         )
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from actions.local_zone import local_zone
-from actions.module import ProvisionFailed, Trigger
-from actions.schedule import Calendar, Schedule, ScheduleError, Timer, parse_crontab, parse_every
+from actions.module import ModuleProvisionError, Trigger
+from actions.schedule import CalendarSchedule, Schedule, ScheduleError, IntervalSchedule, parse_crontab, parse_every
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
     from server.util.clock import Clock
 
@@ -46,15 +46,15 @@ class OnSchedule(Trigger):
             return None
         return self._due.timestamp() + (self._clock.ahead if self._is_timer else 0.0)
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Read the schedule; it counts from the start of the instance."""
         try:
             self._clock: Clock = services.engine.clock
             self._schedule = read_schedule(self.options)
-            self._is_timer = isinstance(self._schedule, Timer)
+            self._is_timer = isinstance(self._schedule, IntervalSchedule)
             self._schedule.next_after(self._now())
         except (ScheduleError, OverflowError) as error:
-            raise ProvisionFailed(str(error)) from None
+            raise ModuleProvisionError(str(error)) from None
         self._action = action
         self._cause = f"schedule {self._name}"
 
@@ -87,7 +87,7 @@ class OnSchedule(Trigger):
         if self._cancel is None or self._due is None:
             return
         self._cancel()
-        is_repeated = seconds < 0 and isinstance(self._schedule, Calendar) and self._schedule.once
+        is_repeated = seconds < 0 and isinstance(self._schedule, CalendarSchedule) and self._schedule.once
         is_skipped = seconds > 0
         if abs(seconds) <= MAX_CHANGE_OF_CLOCKS_S and (is_repeated or is_skipped):
             self._wait_for(self._due)

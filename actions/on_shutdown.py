@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
 
 
 class OnShutdown(Trigger):
     """Runs when everything else is still there."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Register the action as a shutdown callback."""
         services.at_shutdown.append(partial(action.perform, {}))

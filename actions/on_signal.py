@@ -5,22 +5,22 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from actions.module import ProvisionFailed, Trigger
+from actions.module import ModuleProvisionError, Trigger
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
 
 
 class OnSignal(Trigger):
     """Runs when the process receives a signal."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Handle the signal."""
         number = signal_of(self.options.get("Signal") or "")
         try:
             services.signals.handle(number, lambda: action.post({}, f"signal {number.name}"))
         except (OSError, RuntimeError, ValueError) as error:
-            raise ProvisionFailed(f"{number.name} cannot be handled: {error}") from None
+            raise ModuleProvisionError(f"{number.name} cannot be handled: {error}") from None
 
 
 def signal_of(name: str) -> signal.Signals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actions.records import OnRecords, leaving_variables
+from actions.records import OnRecords, removed_record_variables
 from server.topics.subscriptions.delivery.record_delivery import DELETED
 
 if TYPE_CHECKING:
@@ -17,4 +17,4 @@ class OnSowDeleteMessage(OnRecords):
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record was deleted."""
         if message.reason == DELETED:
-            self.action.post(leaving_variables(topic, body, message))
+            self.action.post(removed_record_variables(topic, body, message))

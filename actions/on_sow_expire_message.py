@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from actions.messages import message_variables
-from actions.records import OnRecords, leaving_variables
+from actions.records import OnRecords, removed_record_variables
 from server.topics.subscriptions.delivery.record_delivery import EXPIRED
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
-    from server.queues.topic.browser import Farewell
+    from server.queues.topic.browser import UnacknowledgedMessage
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
 
 _TIME_LIMIT: Final = "time_limit"
@@ -31,7 +31,7 @@ class OnSowExpireMessage(OnRecords):
         super().__init__(options)
         self._leave: Callable[[], None] | None = None
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Subscribe to the topic, or listen to the queue."""
         queues = services.engine.topics.queues
         topic, message_type = self.options.get("Topic"), self.options.get("MessageType")
@@ -53,11 +53,11 @@ class OnSowExpireMessage(OnRecords):
     def take_leaving(self, topic: str, body: bytes, message: RecordMessage) -> None:
         """Run, if the record expired, and for a reason that is asked for."""
         if message.reason == EXPIRED:
-            self._run((_TIME_LIMIT,), leaving_variables(topic, body, message))
+            self._run((_TIME_LIMIT,), removed_record_variables(topic, body, message))
 
-    def _take_farewell(self, queue: str, farewell: Farewell) -> None:
+    def _take_farewell(self, queue: str, farewell: UnacknowledgedMessage) -> None:
         values = message_variables(queue, farewell.body)
-        values["AMPS_CORRELATION_ID"] = to_octets(farewell.correlation_id)
+        values["AMPS_CORRELATION_ID"] = text_to_bytes(farewell.correlation_id)
         self._run(farewell.departure.reasons, values)
 
     def _run(self, reasons: Iterable[str], values: dict[str, bytes]) -> None:
@@ -67,4 +67,4 @@ class OnSowExpireMessage(OnRecords):
             words = {word.strip().lower() for word in wanted.split(",")}
             if words.isdisjoint(reasons):
                 return
-        self.action.post(values | {"AMPS_REASON": to_octets(",".join(reasons))})
+        self.action.post(values | {"AMPS_REASON": text_to_bytes(",".join(reasons))})

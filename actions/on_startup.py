@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from actions.module import Trigger
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
 
 
 class OnStartup(Trigger):
     """Runs when everything else has started."""
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Register the action as a startup callback."""
         services.at_startup.append(partial(action.perform, {}))

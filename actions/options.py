@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from actions.context import Context, Template
-from actions.module import StepFailed
+from actions.context import ActionContext, VariableTemplate
+from actions.module import StepError
 from actions.value_escapes import TEMPLATES, TopicTemplate
 from config_schema.units import UnitError
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from actions.step_options import StepOptions
 
-_Value = TypeVar("_Value")
+_OptionT = TypeVar("_OptionT")
 
 
-def required(options: StepOptions, name: str) -> Template:
+def required(options: StepOptions, name: str) -> VariableTemplate:
     """Return the template of an option that is always there, or has a default."""
     rule = options.rule(name)
     return TEMPLATES[rule.value](options.get(name) or rule.default or "")
 
 
-def optional(options: StepOptions, name: str) -> Template | None:
+def optional(options: StepOptions, name: str) -> VariableTemplate | None:
     """Return the template of an option; None if it is left out."""
     return None if options.get(name) is None else required(options, name)
 
@@ -37,14 +37,14 @@ def topic_of(options: StepOptions) -> TopicTemplate:
     return TopicTemplate(options.get("Topic") or "")
 
 
-def template(options: StepOptions, name: str, text: str) -> Template:
+def template(options: StepOptions, name: str, text: str) -> VariableTemplate:
     """Return the template of a part of an option."""
     return TEMPLATES[options.rule(name).value](text)
 
 
 def quantity(
-    name: str, template: Template, context: Context, parse: Callable[[str], _Value]
-) -> _Value:
+    name: str, template: VariableTemplate, context: ActionContext, parse: Callable[[str], _OptionT]
+) -> _OptionT:
     """Read an interval, a number or the like.
 
     Args:
@@ -59,4 +59,4 @@ def quantity(
     try:
         return parse(template.expand_text(context))
     except UnitError as error:
-        raise StepFailed(f"{name}: {error}") from None
+        raise StepError(f"{name}: {error}") from None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import required
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
 
 
@@ -30,11 +30,11 @@ class ChangeProxiedTransfer(Step):
         self._topic = required(options, "Topic")
         self._message_type = required(options, "MessageType")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the topics."""
         self._topics = services.engine.topics
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Set it.
 
         Raises:
@@ -47,5 +47,5 @@ class ChangeProxiedTransfer(Step):
         queues = self._topics.queues
         queue = None if queues is None else queues.find(message_type, name)
         if queue is None:
-            raise StepFailed(f"there is no queue {name!r} of type {message_type}")
+            raise StepError(f"there is no queue {name!r} of type {message_type}")
         queue.membership.set_proxied(self.enabled)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from actions.messages import message_variables
-from actions.module import ProvisionFailed, Trigger
+from actions.module import ModuleProvisionError, Trigger
 from config_schema.regex import matches
-from server.engine.commands.errors import CommandRefused
-from server.expressions import Kind, parse
+from server.engine.commands.errors import CommandRefusedError
+from server.expressions import ContextKind, parse
 from server.expressions.topic_names import select_topics
 from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.records import to_nanoseconds
 
 if TYPE_CHECKING:
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
     from server.engine.internal_client import InternalClient
     from server.storage.sow.records import Record
@@ -38,7 +38,7 @@ class OnRecords(Trigger):
         super().__init__(options)
         self._subscriptions: list[tuple[InternalClient, Subscription]] = []
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Subscribe to the topics, as far as there are any with records."""
         self.services = services
         self.action = action
@@ -54,8 +54,8 @@ class OnRecords(Trigger):
             client = services.client(action.title, name)
             try:
                 subscription = client.subscribe(topic, self, self._filter, "oof")
-            except CommandRefused as refusal:
-                raise ProvisionFailed(str(refusal)) from None
+            except CommandRefusedError as refusal:
+                raise ModuleProvisionError(str(refusal)) from None
             self._subscriptions.append((client, subscription))
 
     def message_types(self) -> list[str]:
@@ -75,7 +75,7 @@ class OnRecords(Trigger):
     def matching(self) -> list[Record]:
         """Return the records that match now, in the order of their last updates."""
         engine, text = self.services.engine, self._filter
-        filter_ = None if not text else parse(text, Kind.FILTER, engine.settings.functions)
+        filter_ = None if not text else parse(text, ContextKind.FILTER, engine.settings.functions)
         selector = select_topics(self.options.get(self.topic_option) or "", literal=True)
         found: list[Record] = []
         for name in self.message_types():
@@ -103,12 +103,12 @@ class OnRecords(Trigger):
         """Handle a record that does not match any more."""
 
 
-def matching_types(pattern: str, services: Services) -> list[str]:
+def matching_types(pattern: str, services: ActionServices) -> list[str]:
     """Return the message types that a regular expression matches."""
     return [name for name in services.engine.settings.message_types if matches(pattern, name)]
 
 
-def leaving_variables(topic: str, body: bytes, message: RecordMessage) -> dict[str, bytes]:
+def removed_record_variables(topic: str, body: bytes, message: RecordMessage) -> dict[str, bytes]:
     """Return the variables that hold a record that is gone."""
     correlation_id = message.correlation_id.encode("utf-8", "surrogateescape")
     return message_variables(topic, body) | {"AMPS_CORRELATION_ID": correlation_id}

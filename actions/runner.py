@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actions.action import Action, Part, Run
+from actions.action import Action, ActionPart, ActionRun
 from actions.defaults import default_actions
-from actions.module import ProvisionFailed, Trigger
+from actions.module import ModuleProvisionError, Trigger
 from actions.registry import TRIGGERS, make_part
 
 if TYPE_CHECKING:
-    from actions.services import Services
+    from actions.services import ActionServices
     from config_schema.problems import Location
     from config_schema.spec import ActionSpec, InstanceSpec, ModuleUse
 
@@ -60,12 +60,12 @@ class ActionState:
     runs: int
     failures: int
     waiting: int
-    last: Run | None
-    last_failure: Run | None
+    last: ActionRun | None
+    last_failure: ActionRun | None
     next_run: float | None
 
 
-class Actions:
+class ActionRunner:
     """The actions of one instance.
 
     Args:
@@ -73,12 +73,12 @@ class Actions:
         services: the services that actions may use.
     """
 
-    def __init__(self, spec: InstanceSpec, services: Services) -> None:
+    def __init__(self, spec: InstanceSpec, services: ActionServices) -> None:
         self._services = services
         self._specs: list[ActionSpec] = []
         self._actions: list[Action] = []
         self._triggers: list[tuple[Trigger, Action, Location]] = []
-        self._parts: list[Part] = []
+        self._parts: list[ActionPart] = []
         for action in (*spec.actions, *default_actions(spec.actions, spec.location)):
             self._add(action)
 
@@ -91,12 +91,12 @@ class Actions:
         for part in self._parts:
             try:
                 part.module.provision(self._services)
-            except ProvisionFailed as error:
+            except ModuleProvisionError as error:
                 raise ActionError(f"{part.location}: {part.name}: {error}") from None
         for trigger, action, location in self._triggers:
             try:
                 trigger.provision(self._services, action)
-            except ProvisionFailed as error:
+            except ModuleProvisionError as error:
                 raise ActionError(f"{location}: {action.title}: {error}") from None
 
     def states(self) -> list[ActionState]:
@@ -145,7 +145,7 @@ class Actions:
 
     def _add(self, spec: ActionSpec) -> None:
         parts = [
-            Part(step.use.module, make_part(step.use.module, step.use.options), step.use.location)
+            ActionPart(step.use.module, make_part(step.use.module, step.use.options), step.use.location)
             for step in spec.steps
         ]
         action = Action(_title(spec.triggers), parts, self._services)

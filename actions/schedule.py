@@ -68,7 +68,7 @@ class Schedule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Timer:
+class IntervalSchedule:
     """Fires one interval after it was started, again and again."""
 
     interval: timedelta
@@ -79,7 +79,7 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True)
-class Calendar:
+class CalendarSchedule:
     """Fires at times of the calendar.
 
     When clocks are turned back, an hour of local time happens twice. A schedule that names its hour
@@ -146,7 +146,7 @@ def parse_every(text: str, local: tzinfo) -> Schedule:
     if interval < 1_000:
         raise ScheduleError(f"{quoted(text)} is too short for a schedule: the least is 1us")
     try:
-        return Timer(timedelta(microseconds=interval // 1_000))
+        return IntervalSchedule(timedelta(microseconds=interval // 1_000))
     except OverflowError:
         raise ScheduleError(f"{quoted(text)} is too long for a schedule") from None
 
@@ -178,7 +178,7 @@ def parse_crontab(text: str, local: tzinfo) -> Schedule:
         raise ScheduleError(f"{quoted(text)} never comes: no month of its list has that day")
     triggers = [CronTrigger(second=0, timezone=local, **choice) for choice in possible]
     trigger = triggers[0] if len(triggers) == 1 else OrTrigger(triggers)
-    return Calendar(trigger, once=not fields[1].startswith("*"))
+    return CalendarSchedule(trigger, once=not fields[1].startswith("*"))
 
 
 def _at(time: str, local: tzinfo, weekday: str, text: str) -> Schedule:
@@ -191,7 +191,7 @@ def _at(time: str, local: tzinfo, weekday: str, text: str) -> Schedule:
     zone = UTC if match[3] else local
     hour, minute = int(match[1]), int(match[2])
     trigger = CronTrigger(day_of_week=weekday, hour=hour, minute=minute, second=0, timezone=zone)
-    return Calendar(trigger, once=True)
+    return CalendarSchedule(trigger, once=True)
 
 
 def _weekday(name: str, text: str) -> str:

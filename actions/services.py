@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from actions.context import Context
+    from actions.context import ActionContext
     from actions.requests import RequestedAction
     from server.engine.hooks import Hooks
     from server.engine.internal_client import InternalClient
-    from server.engine.maintenance.journal_retention import JournalKeeping
+    from server.engine.maintenance.journal_retention import JournalRetention
     from server.engine.session import Session
     from server.process.file_watch import FileWatch
-    from server.replication.anti_entropy.coordinator import Comparing
-    from server.replication.links.registry import Links
-    from server.replication.links.replication_state import Replication
-    from server.security.switches import Switches
-    from server.statistics.statistics_thread import Keeper
-    from server.topics.settings import Settings
-    from server.topics.sow_registry import Stores
+    from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
+    from server.replication.links.registry import LinkRegistry
+    from server.replication.links.replication_state import ReplicationState
+    from server.security.switches import SecuritySwitches
+    from server.statistics.statistics_thread import StatisticsThread
+    from server.topics.settings import EngineSettings
+    from server.topics.sow_registry import SowRegistry
     from server.topics.system.audit import Audit
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _Result = TypeVar("_Result")
 
@@ -37,7 +37,7 @@ _HELPER_THREADS: Final = 8
 """Maximum number of steps that can wait for the operating system concurrently."""
 
 
-class Transports(Protocol):
+class TransportControl(Protocol):
     """The transports of the instance."""
 
     @property
@@ -55,7 +55,7 @@ class Transports(Protocol):
         """Close a transport and disconnect its clients, if it is open."""
 
 
-class Helpers:
+class ActionThreads:
     """Helper threads for calls that would block the engine's thread."""
 
     def __init__(self) -> None:
@@ -70,11 +70,11 @@ class Helpers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-class StopRequested(Exception):
+class StopRequestedError(Exception):
     """Raised when a signal stops the start of the instance. The text names the signal."""
 
 
-class Signals:
+class SignalDispatcher:
     """Dispatches signals of the process to handlers.
 
     A start can take long, and the event loop does not run meanwhile. Signals are recorded from the
@@ -108,7 +108,7 @@ class Signals:
         """
         for number in self._noted:
             if number in self._stopping:
-                raise StopRequested(f"signal {number.name}")
+                raise StopRequestedError(f"signal {number.name}")
 
     def handle(self, number: signal.Signals, handler: Callable[[], None]) -> None:
         """Call a handler on each signal of this number, and soon if one was recorded before.
@@ -133,7 +133,7 @@ class Signals:
             handler()
 
 
-class Runnable(Protocol):
+class ActionHandle(Protocol):
     """The action that a trigger runs."""
 
     @property
@@ -156,11 +156,11 @@ class Runnable(Protocol):
         """Run the action, and wait until it has finished."""
 
 
-class Engine(Protocol):
+class ActionEngine(Protocol):
     """The interface of the engine that actions use."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EngineSettings:
         """The settings from the configuration."""
 
     @property
@@ -168,7 +168,7 @@ class Engine(Protocol):
         """The clock of the instance."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The log to which steps report."""
 
     @property
@@ -180,7 +180,7 @@ class Engine(Protocol):
         """Notifies of the commands of clients, and of deliveries."""
 
     @property
-    def stores(self) -> Stores:
+    def stores(self) -> SowRegistry:
         """The topics with records."""
 
     @property
@@ -188,7 +188,7 @@ class Engine(Protocol):
         """All topics in use."""
 
     @property
-    def switches(self) -> Switches:
+    def switches(self) -> SecuritySwitches:
         """The on/off switches of authentication and entitlement."""
 
     @property
@@ -200,7 +200,7 @@ class Engine(Protocol):
 
 
 @dataclass(slots=True)
-class Services:
+class ActionServices:
     """The services of an instance.
 
     Attributes:
@@ -228,24 +228,24 @@ class Services:
         running: the run that is publishing or raising an event at this moment.
     """
 
-    engine: Engine
+    engine: ActionEngine
     client: Callable[[str, str], InternalClient]
-    transports: Transports
+    transports: TransportControl
     stop: Callable[[str], None]
     rotate_logs: Callable[[], None]
     write_minidump: Callable[[], Path | None]
     files: FileWatch
-    journals: JournalKeeping | None = None
-    replication: Replication | None = None
-    links: Links | None = None
-    comparing: Comparing | None = None
-    statistics: Keeper | None = None
-    helpers: Helpers = field(default_factory=Helpers)
-    signals: Signals = field(default_factory=Signals)
+    journals: JournalRetention | None = None
+    replication: ReplicationState | None = None
+    links: LinkRegistry | None = None
+    comparing: AntiEntropyCoordinator | None = None
+    statistics: StatisticsThread | None = None
+    helpers: ActionThreads = field(default_factory=ActionThreads)
+    signals: SignalDispatcher = field(default_factory=SignalDispatcher)
     counters: Counter[str] = field(default_factory=Counter)
-    listeners: dict[str, list[Runnable]] = field(default_factory=dict)
-    minidump_listeners: list[Runnable] = field(default_factory=list)
+    listeners: dict[str, list[ActionHandle]] = field(default_factory=dict)
+    minidump_listeners: list[ActionHandle] = field(default_factory=list)
     requested: list[RequestedAction] = field(default_factory=list)
     at_startup: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     at_shutdown: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
-    running: Context | None = None
+    running: ActionContext | None = None

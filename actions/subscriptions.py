@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import ProvisionFailed, Trigger
+from actions.module import ModuleProvisionError, Trigger
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
-    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.client import ClientIdentity
 
 
 class OnSubscription(Trigger):
@@ -25,22 +25,22 @@ class OnSubscription(Trigger):
 
     events: ClassVar[tuple[str, ...]]
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Listen for the events."""
         topics = watched_topics(self.options, services)
         message_type = self.options.get("MessageType")
 
-        def watch(client: Client, details: Mapping[str, str | None]) -> None:
+        def watch(client: ClientIdentity, details: Mapping[str, str | None]) -> None:
             topic = details["topic"] or ""
             if client.message_type == message_type and (
                 topic == topics.text or topics.matches(topic)
             ):
                 action.post(
                     {
-                        "AMPS_TOPIC": to_octets(topic),
-                        "AMPS_CLIENT_NAME": to_octets(client.client_name),
-                        "AMPS_OPTIONS": to_octets(details.get("options") or ""),
-                        "AMPS_FILTER": to_octets(details.get("filter") or ""),
+                        "AMPS_TOPIC": text_to_bytes(topic),
+                        "AMPS_CLIENT_NAME": text_to_bytes(client.client_name),
+                        "AMPS_OPTIONS": text_to_bytes(details.get("options") or ""),
+                        "AMPS_FILTER": text_to_bytes(details.get("filter") or ""),
                     }
                 )
 
@@ -48,7 +48,7 @@ class OnSubscription(Trigger):
             services.engine.hooks.watch_clients(event, watch)
 
 
-def watched_topics(options: Options, services: Services) -> TopicSelector:
+def watched_topics(options: Options, services: ActionServices) -> TopicSelector:
     """Return the topics that the option Topic selects.
 
     Raises:
@@ -58,4 +58,4 @@ def watched_topics(options: Options, services: Services) -> TopicSelector:
     try:
         return select_topics(options.get("Topic") or "", literal=literal)
     except TopicError as error:
-        raise ProvisionFailed(str(error)) from None
+        raise ModuleProvisionError(str(error)) from None

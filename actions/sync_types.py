@@ -12,10 +12,10 @@ from actions.options import optional, quantity, required
 from config_schema.units import parse_interval
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services
+    from actions.context import ActionContext
+    from actions.services import ActionServices
     from actions.step_options import StepOptions
-    from server.replication.links.replication_state import Replication
+    from server.replication.links.replication_state import ReplicationState
 
 _NANOSECONDS_IN_MICROSECOND: Final = 1000
 _NANOSECONDS: Final = 1e9
@@ -29,13 +29,13 @@ class ChangeSyncType(Step):
         self._age = required(options, "Age")
         self._grace_period = optional(options, "GracePeriod")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the destinations, and the start time of the instance."""
         self._replication = services.replication
         self._clock = services.engine.clock
         self._began = self._clock.steady()
 
-    def change(self, replication: Replication, age: int) -> None:
+    def change(self, replication: ReplicationState, age: int) -> None:
         """Change it for the destinations concerned.
 
         Args:
@@ -44,7 +44,7 @@ class ChangeSyncType(Step):
         """
         raise NotImplementedError
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Change it, unless the instance has just begun.
 
         Raises:

@@ -20,12 +20,12 @@ from server.storage.sow.records import to_seconds
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
 from server.topics.subscriptions.delivery.record_delivery import MATCH
 from server.util.clock import SteadySeconds
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actions.services import Runnable, Services
+    from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
@@ -34,7 +34,7 @@ _NANOSECONDS: Final = 1e9
 
 
 @dataclass(slots=True)
-class _Tracked:
+class _TrackedRecord:
     """A record that matches.
 
     Attributes:
@@ -62,7 +62,7 @@ class OnTrackedRecords(OnRecords):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._duration = parse_interval(options.get("Duration") or "0s") / _NANOSECONDS
-        self._waiting: dict[tuple[str, str], _Tracked] = {}  # by topic and key, oldest first
+        self._waiting: dict[tuple[str, str], _TrackedRecord] = {}  # by topic and key, oldest first
         self._timed_out: set[tuple[str, str]] = set()
         self._cancel: Callable[[], None] | None = None
 
@@ -74,7 +74,7 @@ class OnTrackedRecords(OnRecords):
         """Further variables of a run for one that stopped matching; None for no run."""
         return None
 
-    def provision(self, services: Services, action: Runnable) -> None:
+    def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Subscribe, and track the records that match already."""
         super().provision(services, action)
         self._clock = services.engine.clock
@@ -94,7 +94,7 @@ class OnTrackedRecords(OnRecords):
         if tracked is not None:
             tracked.take(message.envelope)
         elif entry not in self._timed_out:
-            tracked = self._waiting[entry] = _Tracked(self._clock.steady(), "", "")
+            tracked = self._waiting[entry] = _TrackedRecord(self._clock.steady(), "", "")
             tracked.take(message.envelope)
             self._wait()
 
@@ -113,7 +113,7 @@ class OnTrackedRecords(OnRecords):
         for record in self.matching():
             updated = to_seconds(record.timestamp) - self._clock.ahead
             since = SteadySeconds(min(updated, self._clock.steady()))
-            self._waiting[record.topic, record.key] = _Tracked(since, "", record.bookmark)
+            self._waiting[record.topic, record.key] = _TrackedRecord(since, "", record.bookmark)
         self._wait()
 
     def _wait(self) -> None:
@@ -137,12 +137,12 @@ class OnTrackedRecords(OnRecords):
         self._wait()
 
     def _variables(
-        self, entry: tuple[str, str], body: bytes, tracked: _Tracked
+        self, entry: tuple[str, str], body: bytes, tracked: _TrackedRecord
     ) -> dict[str, bytes]:
         topic, key = entry
         return message_variables(topic, body) | {
-            "AMPS_BOOKMARK": to_octets(tracked.bookmark),
-            "AMPS_TIMESTAMP": to_octets(iso_timestamp(tracked.since + self._clock.ahead)),
-            "AMPS_CLIENT_NAME": to_octets(tracked.client_name),
-            "AMPS_SOW_KEY": to_octets(key),
+            "AMPS_BOOKMARK": text_to_bytes(tracked.bookmark),
+            "AMPS_TIMESTAMP": text_to_bytes(iso_timestamp(tracked.since + self._clock.ahead)),
+            "AMPS_CLIENT_NAME": text_to_bytes(tracked.client_name),
+            "AMPS_SOW_KEY": text_to_bytes(key),
         }

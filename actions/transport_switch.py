@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.module import Step, StepFailed
+from actions.module import Step, StepError
 from actions.options import optional
 from server.transports.listener import TransportError
 
 if TYPE_CHECKING:
-    from actions.context import Context
-    from actions.services import Services, Transports
+    from actions.context import ActionContext
+    from actions.services import ActionServices, TransportControl
     from actions.step_options import StepOptions
 
 
@@ -23,11 +23,11 @@ class SwitchTransport(Step):
         super().__init__(options)
         self._transport = optional(options, "Transport")
 
-    def provision(self, services: Services) -> None:
+    def provision(self, services: ActionServices) -> None:
         """Keep a reference to the transports."""
         self._transports = services.transports
 
-    async def switch(self, transports: Transports, name: str) -> None:
+    async def switch(self, transports: TransportControl, name: str) -> None:
         """Switch one transport.
 
         Raises:
@@ -35,7 +35,7 @@ class SwitchTransport(Step):
         """
         raise NotImplementedError
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         """Switch the transports that are meant.
 
         Raises:
@@ -48,4 +48,4 @@ class SwitchTransport(Step):
             try:
                 await self.switch(self._transports, name)
             except TransportError as error:
-                raise StepFailed(str(error)) from None
+                raise StepError(str(error)) from None

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from actions.context import Template, byte_of
-from actions.module import StepFailed
+from actions.context import VariableTemplate, byte_of
+from actions.module import StepError
 from config_schema.catalogue import ValueKind
 from config_schema.regex import has_regex_characters
 from server.message_types.fix import FixType
 from server.message_types.json_type import JsonType
 from server.message_types.xml_type import XmlType
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from actions.context import Context
+    from actions.context import ActionContext
     from server.message_types.base import MessageType
 
 _OWN_PATHS: Final = frozenset(("AMPS_FILE_PATH", "AMPS_MINIDUMP_PATH"))
@@ -63,14 +63,14 @@ _XML_ESCAPED: Final = re.compile(rb"[&<>'\"]")
 _CDATA_EDGE: Final = re.compile(r"<!\[CDATA\[|\]\]>")
 
 
-class FileTemplate(Template):
+class FileTemplate(VariableTemplate):
     """A path: a value is part of one of its names, and cannot leave its directory."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._names = [Template(name) for name in _SLASH.split(text)]
+        self._names = [VariableTemplate(name) for name in _SLASH.split(text)]
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values.
 
         Raises:
@@ -78,17 +78,17 @@ class FileTemplate(Template):
         """
         return b"/".join(self._expand_name(name, context) for name in self._names)
 
-    def _expand_name(self, template: Template, context: Context) -> bytes:
+    def _expand_name(self, template: VariableTemplate, context: ActionContext) -> bytes:
         pieces = []
         for text, name in template.parts:
             value = context[name]
             if name not in _OWN_PATHS:
                 self.check(name, value)
-            pieces += [to_octets(text), self.escaped(value)]
-        found = b"".join([*pieces, to_octets(template.tail)])
+            pieces += [text_to_bytes(text), self.escaped(value)]
+        found = b"".join([*pieces, text_to_bytes(template.tail)])
         if template.parts and found in (b"", b".", b".."):
             names = ", ".join(name for _, name in template.parts)
-            raise StepFailed(f"{from_octets(found)!r} as the value of {names} would leave its path")
+            raise StepError(f"{bytes_to_text(found)!r} as the value of {names} would leave its path")
         return found
 
     def check(self, name: str, value: bytes) -> None:
@@ -98,7 +98,7 @@ class FileTemplate(Template):
             StepFailed: the value cannot be part of a name.
         """
         if b"/" in value or b"\0" in value:
-            raise StepFailed(f"the value of {name} has a slash or a zero byte: {_shown(value)}")
+            raise StepError(f"the value of {name} has a slash or a zero byte: {_shown(value)}")
 
     def escaped(self, value: bytes) -> bytes:
         """Escape a value that has been checked."""
@@ -116,26 +116,26 @@ class FilePatternTemplate(FileTemplate):
 class ArgumentTemplate(FileTemplate):
     """A word of a command line, which may hold a path or an expression."""
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values.
 
         Raises:
             StepFailed: a value has a slash, or a character that would end a string in an
                 expression.
         """
-        return Template.expand(self, context) if self.is_variable else super().expand(context)
+        return VariableTemplate.expand(self, context) if self.is_variable else super().expand(context)
 
     def check(self, name: str, value: bytes) -> None:
         """See `FileTemplate`."""
         super().check(name, value)
         if _UNFIT_IN_ARGUMENT.search(value):
-            raise StepFailed(f"the value of {name} has a quote or the like: {_shown(value)}")
+            raise StepError(f"the value of {name} has a quote or the like: {_shown(value)}")
 
 
-class WordTemplate(Template):
+class WordTemplate(VariableTemplate):
     """An order, or options of a command: a value is one word, and adds no other."""
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values.
 
         Raises:
@@ -143,13 +143,13 @@ class WordTemplate(Template):
         """
         for _, name in () if self.is_variable else self.parts:
             if _WORD.fullmatch(context[name]) is None:
-                raise StepFailed(
+                raise StepError(
                     f"the value of {name} is more than a word: {_shown(context[name])}"
                 )
         return super().expand(context)
 
 
-class TopicTemplate(Template):
+class TopicTemplate(VariableTemplate):
     """A topic, or a regular expression over topics: a value is part of a topic's name."""
 
     def __init__(self, text: str) -> None:
@@ -157,14 +157,14 @@ class TopicTemplate(Template):
         fixed = "".join([*(before for before, _ in self.parts), self.tail])
         self.is_literal = bool(self.parts) and not has_regex_characters(fixed)
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
         if self.is_literal:
             return super().expand(context)
-        return self.filled(lambda _, name: to_octets(re.escape(from_octets(context[name]))))
+        return self.filled(lambda _, name: text_to_bytes(re.escape(bytes_to_text(context[name]))))
 
 
-class JsonTemplate(Template):
+class JsonTemplate(VariableTemplate):
     """JSON: within a string, a value is part of it; elsewhere it is one value."""
 
     def __init__(self, text: str) -> None:
@@ -175,14 +175,14 @@ class JsonTemplate(Template):
             is_open = _ends_in_string(before, is_open)
             self._in_string.append(is_open)
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
         return self.filled(
             lambda number, name: (_in_json if self._in_string[number] else _as_json)(context[name])
         )
 
 
-class XmlTemplate(Template):
+class XmlTemplate(VariableTemplate):
     """XML: a value is text, within an element, an attribute or a CDATA section."""
 
     def __init__(self, text: str) -> None:
@@ -194,7 +194,7 @@ class XmlTemplate(Template):
                 is_open = edge != "]]>"
             self._in_cdata.append(is_open)
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
 
         def value(number: int, name: str) -> bytes:
@@ -205,7 +205,7 @@ class XmlTemplate(Template):
         return self.filled(value)
 
 
-class FixTemplate(Template):
+class FixTemplate(VariableTemplate):
     """FIX or NVFIX: behind a `=`, a value is part of a field; elsewhere it may be fields.
 
     These formats have no escape, so that a separator in a field becomes a blank, as in messages
@@ -222,11 +222,11 @@ class FixTemplate(Template):
         self._in_value: list[bool] = []
         field = b""
         for before, _ in self.parts:
-            for octet in to_octets(before):
+            for octet in text_to_bytes(before):
                 field = b"" if octet in separators else field + bytes([octet])
             self._in_value.append(b"=" in field)
 
-    def expand(self, context: Context) -> bytes:
+    def expand(self, context: ActionContext) -> bytes:
         """Replace variables by their values."""
         return self.filled(
             lambda number, name: (
@@ -235,7 +235,7 @@ class FixTemplate(Template):
         )
 
 
-TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
+TEMPLATES: Final[Mapping[ValueKind, Callable[[str], VariableTemplate]]] = {
     **dict.fromkeys(
         (  # compared with names, parsed as a number, or written verbatim
             ValueKind.TEXT,
@@ -250,9 +250,9 @@ TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
             ValueKind.STORED_TOPIC,
             ValueKind.QUEUE_TOPIC,
         ),
-        Template,
+        VariableTemplate,
     ),
-    ValueKind.COMMAND: Template,  # its values are passed through the environment
+    ValueKind.COMMAND: VariableTemplate,  # its values are passed through the environment
     ValueKind.FILE: FileTemplate,
     ValueKind.FILE_PATTERN: FilePatternTemplate,
     ValueKind.ARGUMENTS: ArgumentTemplate,
@@ -263,31 +263,31 @@ TEMPLATES: Final[Mapping[ValueKind, Callable[[str], Template]]] = {
 """The classes of templates for the texts of options, by the kind of the option."""
 
 
-def body_template(text: str, message_type: MessageType) -> Template:
+def body_template(text: str, message_type: MessageType) -> VariableTemplate:
     """Return a template for a message.
 
     Values are escaped in JSON, XML, FIX and NVFIX; the other formats are not text, so that a value
     can only be the whole message.
     """
     fixed = _with_bytes(text)
-    if Template(fixed).is_variable:
-        return Template(fixed)
+    if VariableTemplate(fixed).is_variable:
+        return VariableTemplate(fixed)
     if isinstance(message_type, JsonType):
         return JsonTemplate(fixed)
     if isinstance(message_type, XmlType):
         return XmlTemplate(fixed)
     if isinstance(message_type, FixType):
         return FixTemplate(fixed, message_type.separators)
-    return Template(fixed)
+    return VariableTemplate(fixed)
 
 
 def _with_bytes(text: str) -> str:
     """Replace variables like AMPS_BYTE_01 by their bytes: these are fixed text, not values."""
-    template = Template(text)
+    template = VariableTemplate(text)
     pieces = []
     for before, name in template.parts:
         byte = byte_of(name)
-        pieces += [before, f"{{{{{name}}}}}" if byte is None else from_octets(byte)]
+        pieces += [before, f"{{{{{name}}}}}" if byte is None else bytes_to_text(byte)]
     return "".join([*pieces, template.tail])
 
 
@@ -318,4 +318,4 @@ def _as_json(value: bytes) -> bytes:
 
 
 def _shown(value: bytes) -> str:
-    return f"{from_octets(value)[:60]!r}"
+    return f"{bytes_to_text(value)[:60]!r}"

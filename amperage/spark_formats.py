@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource
 from amperage.own import foreign_origin
 
 
-class FormatError(Exception):
+class SparkFormatError(Exception):
     """A format cannot be used; the text has the reason."""
 
 
@@ -51,7 +51,7 @@ def found(name: str, module: str, source: str) -> type[DataSource]:
 
 def _missing(its_name: str, why: str) -> type[DataSource]:
     class MissingDataSource(DataSource):
-        """Raises `FormatError` with the reason."""
+        """Raises `SparkFormatError` with the reason."""
 
         @classmethod
         def name(cls) -> str:
@@ -65,6 +65,6 @@ def _missing(its_name: str, why: str) -> type[DataSource]:
 
 def _telling(name: str, why: str) -> Callable[..., NoReturn]:
     def tell(*_: object) -> NoReturn:
-        raise FormatError(f"format {name}: {why}")
+        raise SparkFormatError(f"format {name}: {why}")
 
     return tell

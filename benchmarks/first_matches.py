@@ -20,17 +20,17 @@ from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from benchmarks.tables import print_table
 from benchmarks.topics import topic_spec
-from server.engine.connection_context import Entrance, Link
+from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.engine import Engine
 from server.engine.session import Session
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.security.entitlement import FixedEntitlement
 from server.security.modules import OPEN
-from server.security.permissions import EVERYTHING
+from server.security.permissions import ALL_PERMISSIONS
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.topic_records import SowTopic
-from server.topics.settings import Settings
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.settings import EngineSettings
 from server.util.clock import SteadySeconds, WallSeconds
 
 SUBSCRIPTIONS: Final = 10_000
@@ -131,19 +131,19 @@ def _command(header: Header, body: bytes = b"") -> bytes:
 
 
 def _log_on(engine: Engine, name: str) -> Session:
-    entrance = Entrance("any-tcp", None, OPEN, FixedEntitlement(EVERYTHING))
-    session = engine.connect(entrance, Link("here", lambda _: None, lambda: None))
+    entrance = ConnectionContext("any-tcp", None, OPEN, FixedEntitlement(ALL_PERMISSIONS))
+    session = engine.connect(entrance, ConnectionHandle("here", lambda _: None, lambda: None))
     session.intake.feed(_command(Header("logon", client_name=name, message_type="json")))
     return session
 
 
 def _engine() -> Engine:
     json = MessageTypes().get("json")
-    settings = Settings(
+    settings = EngineSettings(
         "benchmark", {"json": json}, {"json": "json"}, frozenset(), BUILTINS, regex_topics=True
     )
     engine = Engine(settings, _Silence(), _Standstill(), time.perf_counter)
-    sow = SowTopic(_KEPT, json, MemoryStore(), BUILTINS)
+    sow = SowTopicRecords(_KEPT, json, MemoryStore(), BUILTINS)
     engine.stores.add(sow, sow.table.store.commit)
     return engine
 

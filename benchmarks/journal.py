@@ -18,8 +18,8 @@ from typing import Final
 
 from amperage.wire.bookmarks import EPOCH
 from benchmarks.journal_server import report
-from server.storage.journal import Journal, JournalSettings, Notice, parse_bookmark
-from server.storage.journal.write.committer import PACE
+from server.storage.journal import Journal, JournalSettings, JournalNotice, parse_bookmark
+from server.storage.journal.write.committer import MIN_COMMIT_INTERVAL_S
 
 ENTRIES: Final = 200_000
 _RECORD: Final = 96
@@ -30,7 +30,7 @@ def _clock() -> int:
     return time.time_ns() // 1000
 
 
-def _ignore(_: Notice) -> None:
+def _ignore(_: JournalNotice) -> None:
     pass
 
 
@@ -85,7 +85,7 @@ def ceiling(directory: Path, size: int) -> float:
     while written < entries:
         begun = time.perf_counter()
         pieces: list[bytes] = []
-        while written < entries and time.perf_counter() - begun < PACE:
+        while written < entries and time.perf_counter() - begun < MIN_COMMIT_INTERVAL_S:
             pieces += [piece] * 64
             written += 64
         data = b"".join(pieces)

@@ -21,7 +21,7 @@ from server.expressions import parse_order_by
 from server.expressions.topic_names import select_topics
 from server.message_types.registry import MessageTypes
 from server.storage.sow.records import Record
-from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.record_delivery import MATCH, RecordMessage
 from server.topics.subscriptions.paging.page import Page
 from server.topics.subscriptions.paging.result_set import ResultSet
@@ -75,7 +75,7 @@ def _record(key: str, n: float) -> Record:
 def _followed(records: dict[str, Record], pages: int) -> float:
     """Microseconds for a change that a result set with some pages follows."""
     current = dict(records)
-    results, differ, nobody = ResultSet(_JSON, _ORDER), Differ(_JSON, [("id",)]), _Nobody()
+    results, differ, nobody = ResultSet(_JSON, _ORDER), DeltaEncoder(_JSON, [("id",)]), _Nobody()
     results.fill(list(records.values()))
     results.filled()
     results.catch_up(1)

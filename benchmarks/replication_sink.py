@@ -16,17 +16,17 @@ from typing import Final
 import msgspec
 
 from config_schema.problems import Location
-from config_schema.selection import Selection
+from config_schema.selection import TopicPattern
 from config_schema.topology import InstanceDescription
-from config_schema.topology.description import LoggedTopic, PeerAddress
+from config_schema.topology.description import TransactionLogTopic, PeerAddress
 from server.replication.core.frames import (
-    MOST_IN_FRAME,
+    MAX_FRAME_SIZE,
     VERSION,
     Ack,
-    Begin,
-    FrameReader,
+    PositionRequest,
+    ReplicationFrameReader,
     Hello,
-    Resume,
+    PositionResponse,
     encode,
 )
 
@@ -75,7 +75,7 @@ class Sink:
 
     def _meet(self) -> bool:
         """Say who is there, and where to go on: behind all. Whether it is a source."""
-        reader = FrameReader(MOST_IN_FRAME)
+        reader = ReplicationFrameReader(MAX_FRAME_SIZE)
         while data := self._line.recv(_CHUNK):
             reader.feed(data)
             while (frame := reader.next()) is not None:
@@ -85,9 +85,9 @@ class Sink:
                         VERSION, self._name, self._name, self._name, 1, description=said, nonce=1
                     )
                     self._line.sendall(encode(hello))
-                elif isinstance(frame, Begin):
+                elif isinstance(frame, PositionRequest):
                     self._upto = self._acknowledged = frame.last
-                    self._line.sendall(encode(Resume(frame.last, Ack(frame.last))))
+                    self._line.sendall(encode(PositionResponse(frame.last, Ack(frame.last))))
                     return True
         return False
 
@@ -115,14 +115,14 @@ class Sink:
 
 
 def _description(name: str) -> InstanceDescription:
-    orders = Selection("orders", "json", is_expression=False)
+    orders = TopicPattern("orders", "json", is_expression=False)
     return InstanceDescription(
         name=name,
         group=name,
         location=_HERE,
         listens=PeerAddress(host=None, port=1, is_secure=False, location=_HERE),
         log_location=_HERE,
-        logged=(LoggedTopic(orders, _HERE),),
+        logged=(TransactionLogTopic(orders, _HERE),),
         stored=(),
         destinations=(),
         downgrades=False,

@@ -41,7 +41,7 @@ from server.process import garbage_collection
 from server.storage.sow.file_store import FileStore, open_store
 from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.query.query import QuerySpec
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 
 RECORDS = 1_000_000
 BODY_BYTES = 1024
@@ -245,9 +245,9 @@ def _fail(error: OSError | None) -> None:
         raise error
 
 
-def _open(path: Path, committer: GroupCommit) -> tuple[FileStore, SowTopic]:
+def _open(path: Path, committer: GroupCommit) -> tuple[FileStore, SowTopicRecords]:
     store, _ = open_store(path, committer, _fail, topic=_SPEC.name, slab_size=_SPEC.slab_size)
-    return store, SowTopic(_SPEC, create("json", "json", {}), store, BUILTINS)
+    return store, SowTopicRecords(_SPEC, create("json", "json", {}), store, BUILTINS)
 
 
 def _publish(path: Path, records: int) -> tuple[Published, Published]:
@@ -320,7 +320,7 @@ def _call(function: Callable[[], None]) -> None:
     function()
 
 
-def _scan(topic: SowTopic) -> Scan:
+def _scan(topic: SowTopicRecords) -> Scan:
     slices: list[float] = []
     matches = 0
     query = topic.query(QuerySpec(filter=parse(FIVE_TERMS)), NOW)
@@ -335,7 +335,7 @@ def _scan(topic: SowTopic) -> Scan:
     return Scan(rate, max(slices), sorted(slices)[len(slices) // 2], matches)
 
 
-def _point(topic: SowTopic, number: int) -> None:
+def _point(topic: SowTopicRecords, number: int) -> None:
     query = topic.query(QuerySpec(filter=_FILTERS.parse(f"/symbol = 'SYM{number:07}'")), NOW)
     assert sum(len(found) for found in query) == 1
 

@@ -27,13 +27,13 @@ from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from benchmarks.harness import Server, amperage, free_port, relay
 from benchmarks.tables import print_table
-from server.admin.http.messages import Document
-from server.admin.metrics.exposition import Form, render
+from server.admin.http.messages import HttpDocument
+from server.admin.metrics.exposition import ExpositionFormat, render
 from server.admin.metrics.pages import families_of
 from server.statistics.resources import CLIENTS as CLIENT_ENTRIES
 from server.statistics.resources import RESOURCES, SOW
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Resource, Type, Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import Resource, ColumnType, StatisticValue
 
 CLIENTS: Final = 1_000
 SUBSCRIPTIONS: Final = 10
@@ -82,23 +82,23 @@ _PATHS: Final = ("/amps/instance.json", "/amps/instance/clients.json", "/amps.js
 
 def _scraped() -> Iterator[list[object]]:
     """The size of /metrics, and the milliseconds of processor time that making one takes."""
-    snapshot = Snapshot(0, {one.path: _entries(one) for one in RESOURCES})
-    for form in Form:
+    snapshot = StatisticsSnapshot(0, {one.path: _entries(one) for one in RESOURCES})
+    for form in ExpositionFormat:
         took = []
         for _ in range(ASKED):
             begun = time.thread_time()
-            document = Document(render(families_of(snapshot, []), form), form.value)
+            document = HttpDocument(render(families_of(snapshot, []), form), form.value)
             size = len(document.content), len(document.compressed)
             took.append(time.thread_time() - begun)
         yield [form.name, size[0] / 1e6, size[1] / 1e6, 1e3 * statistics.median(took)]
 
 
-def _entries(resource: Resource) -> dict[str, tuple[Value, ...]]:
+def _entries(resource: Resource) -> dict[str, tuple[StatisticValue, ...]]:
     """Entries of a resource: many of topics and clients, and one of all else."""
     count = {CLIENT_ENTRIES.path: CLIENTS, SOW.path: TOPICS}.get(resource.path, 1)
     return {
         str(number): tuple(
-            f"{one.name}-{number}" if one.type is Type.TEXT else number * 1_000
+            f"{one.name}-{number}" if one.type is ColumnType.TEXT else number * 1_000
             for one in resource.fields
         )
         for number in range(count)

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from benchmarks.tables import print_table
-from server.statistics.database import Database
-from server.statistics.history import PAGE, History
+from server.statistics.database import StatisticsDatabase
+from server.statistics.history import PAGE, StatisticsHistory
 from server.statistics.layout import SAMPLES, dynamic
 from server.statistics.resources import CLIENTS
-from server.statistics.retention import IN_FILE, Thinning
-from server.statistics.sample import Entry, Snapshot
-from server.statistics.schema import Field, Type, Value
+from server.statistics.retention import IN_FILE, SampleRetention
+from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
+from server.statistics.schema import ResourceField, ColumnType, StatisticValue
 
 COUNT: Final = 1_000
 INTERVAL: Final = 10_000
@@ -54,23 +54,23 @@ class Load:
         ]
         fixed = [field in CLIENTS.fixed for field in CLIENTS.fields]
         self.entries = [
-            Entry(
+            StatisticsEntry(
                 name, tuple(one for one, is_fixed in zip(row, fixed, strict=True) if is_fixed), ()
             )
             for name, row in self._turns[0].items()
         ]
 
-    def snapshot(self, timestamp: int) -> Snapshot:
+    def snapshot(self, timestamp: int) -> StatisticsSnapshot:
         """What they have come to at a moment."""
-        rows: Mapping[str, tuple[Value, ...]] = self._turns[timestamp // INTERVAL % 8]
-        return Snapshot(timestamp, {CLIENTS.path: rows})
+        rows: Mapping[str, tuple[StatisticValue, ...]] = self._turns[timestamp // INTERVAL % 8]
+        return StatisticsSnapshot(timestamp, {CLIENTS.path: rows})
 
 
-def _values(number: int, chance: random.Random) -> tuple[Value, ...]:
-    def value(field: Field) -> Value:
+def _values(number: int, chance: random.Random) -> tuple[StatisticValue, ...]:
+    def value(field: ResourceField) -> StatisticValue:
         if field in CLIENTS.fixed:
             return f"{field.name} of client {number}"
-        if field.type is Type.REAL or field.name.startswith(("denied", "queue", "tcp", "trans")):
+        if field.type is ColumnType.REAL or field.name.startswith(("denied", "queue", "tcp", "trans")):
             return 0
         return chance.randrange(1_000_000) if field.of else chance.randrange(1 << 38)
 
@@ -114,7 +114,7 @@ class ByEntry:
         connection.execute(f"CREATE INDEX by_time ON {_TABLE}(timestamp)")
         return cls(connection)
 
-    def write(self, snapshot: Snapshot) -> None:
+    def write(self, snapshot: StatisticsSnapshot) -> None:
         """Write a sample."""
         moving = [CLIENTS.fields.index(field) for field in CLIENTS.moving]
         self.connection.execute("BEGIN")
@@ -128,7 +128,7 @@ class ByEntry:
         self.connection.execute("COMMIT")
 
 
-def write(database: Database, load: Load, moments: _Moments) -> float:
+def write(database: StatisticsDatabase, load: Load, moments: _Moments) -> float:
     """Write samples; gives the milliseconds of processor time that one took."""
     begun, count = time.thread_time(), 0
     for timestamp, tier in moments:
@@ -151,14 +151,14 @@ def milliseconds(work: Callable[[], object]) -> float:
 def ask(path: Path, span: int) -> list[float]:
     """How long one value takes over an hour and over a span, and everything at one moment."""
 
-    def asked(question: Callable[[History], object]) -> float:
-        database = Database(str(path))
+    def asked(question: Callable[[StatisticsHistory], object]) -> float:
+        database = StatisticsDatabase(str(path))
         try:
-            return milliseconds(partial(question, History(database.connection)))
+            return milliseconds(partial(question, StatisticsHistory(database.connection)))
         finally:
             database.close()
 
-    def over(history: History, first: int) -> None:
+    def over(history: StatisticsHistory, first: int) -> None:
         while page := history.values(CLIENTS, "500", _LEAF, first):
             first = page[-1][0] + 1
             if len(page) < PAGE:
@@ -188,8 +188,8 @@ def ask_by_entry(path: Path) -> list[float]:
 
 def thin_out(path: Path) -> tuple[float, float]:
     """How long it takes to thin out a minute, and an hour, that have become old enough."""
-    database = Database(str(path))
-    thinning = Thinning(database)
+    database = StatisticsDatabase(str(path))
+    thinning = SampleRetention(database)
     try:
         return (
             milliseconds(partial(thinning.step, NOW + 60_000)),
@@ -206,7 +206,7 @@ def main() -> None:
     rows: list[list[object]] = []
     with tempfile.TemporaryDirectory(prefix="amperage-") as scratch:
         path = Path(scratch, "day.db")
-        database = Database(str(path))
+        database = StatisticsDatabase(str(path))
         cost = write(database, load, whole(1))
         database.close()
         rows.append(["a day, by time", _size(path), cost, *ask(path, DAY)])
@@ -221,7 +221,7 @@ def main() -> None:
         rows.append(["a day, by entry", _size(other), cost, *ask_by_entry(other)])
 
         path = Path(scratch, "month.db")
-        database = Database(str(path))
+        database = StatisticsDatabase(str(path))
         cost = write(database, load, thinned())
         database.close()
         rows.append(["a month, thinned out", _size(path), cost, *ask(path, MONTH)])

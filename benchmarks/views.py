@@ -26,8 +26,8 @@ from server.engine.engine import Engine
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.topic_records import SowTopic
-from server.topics.settings import Settings
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.settings import EngineSettings
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.util.clock import SteadySeconds, WallSeconds
 
@@ -101,13 +101,13 @@ class Bench:
         types = MessageTypes()
         self.json = types.get("json")
         self.engine = Engine(
-            Settings("bench", {"json": self.json}, {"json": "json"}, frozenset(), BUILTINS, True),
+            EngineSettings("bench", {"json": self.json}, {"json": "json"}, frozenset(), BUILTINS, True),
             _Silence(),
             _Clock(),
             time.perf_counter,
         )
         for name, key in ("trades", "/id"), ("companies", "/sym"):
-            sow = SowTopic(_topic(name, key), self.json, MemoryStore(), BUILTINS)
+            sow = SowTopicRecords(_topic(name, key), self.json, MemoryStore(), BUILTINS)
             self.engine.stores.add(sow, sow.table.store.commit)
 
     def publish(self, topic: str, bodies: Sequence[bytes]) -> float:

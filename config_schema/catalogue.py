@@ -149,7 +149,7 @@ class OptionProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
+class MinimumOptions:
     """The minimum number of options that must be given out of a group."""
 
     count: int
@@ -182,7 +182,7 @@ class ModuleRule:
     options: tuple[OptionRule, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
-    at_least: tuple[AtLeast, ...] = ()
+    at_least: tuple[MinimumOptions, ...] = ()
     exports: tuple[str, ...] = ()
     exports_named_by: tuple[str, ...] = ()
     open_context: bool = False

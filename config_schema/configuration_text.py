@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from html import unescape
 from typing import Final
 
-from config_schema.document import Document
+from config_schema.document import ConfigDocument
 from config_schema.redaction import (
     HIDDEN,
     RULES,
@@ -50,12 +50,12 @@ def shown(text: str, values: Collection[str] = ()) -> str:
     return without_values(masked(text, _RULES), values)
 
 
-def document_shown(document: Document) -> str:
+def redact_document(document: ConfigDocument) -> str:
     """Return the whole text of a configuration, redacted."""
     return shown(document.expanded, document.secrets)
 
 
-def value_shown(name: str, value: str, values: Collection[str] = ()) -> str:
+def redact_value(name: str, value: str, values: Collection[str] = ()) -> str:
     """Redact the text of an element with a given name.
 
     Args:
@@ -67,7 +67,7 @@ def value_shown(name: str, value: str, values: Collection[str] = ()) -> str:
     return shown(f"{start}{value}{end}", values).removeprefix(start).removesuffix(end)
 
 
-def command_line_shown(words: Sequence[str], values: Collection[str] = ()) -> str:
+def redact_command_line(words: Sequence[str], values: Collection[str] = ()) -> str:
     """Return a command line as typed into a shell, redacted.
 
     Args:

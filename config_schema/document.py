@@ -2,7 +2,7 @@
 
 Each file is parsed on its own. Its tree is traversed from the top: variables in texts and
 attributes are replaced, an Include is replaced by the expanded tree of the file it names, and a
-`Node` is built for every element on the way back up, while the file of the element is still known.
+`ConfigNode` is built for every element on the way back up, while the file of the element is still known.
 The XML tree is modified in place, so that in the end it prints as the expanded configuration.
 
 Limits bound the cost of any set of files: a file never includes itself, the total size of all files
@@ -23,7 +23,7 @@ from config_schema import xml_file
 from config_schema.problems import Location, Problems
 from config_schema.units import UnitError, parse_bool, parse_size, quoted
 from config_schema.variables import VariableError, Variables, has_reference
-from config_schema.xml_file import FileError
+from config_schema.xml_file import ConfigFileError
 
 MAX_DEPTH: Final = 100
 """Maximum depth of elements, counted through included files; real configurations need about 10."""
@@ -53,7 +53,7 @@ _IGNORED_NAMESPACES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ConfigNode:
     """One element of the configuration, after Include and ${VARIABLE} have been expanded.
 
     Attributes:
@@ -70,7 +70,7 @@ class Node:
     tag: str
     text: str
     attributes: Mapping[str, str]
-    children: tuple["Node", ...]
+    children: tuple["ConfigNode", ...]
     location: Location
     synonym: str | None = None
     incomplete: bool = False
@@ -80,11 +80,11 @@ class Node:
         """The name of the element as it is written in the file."""
         return self.synonym or self.tag
 
-    def find(self, tag: str) -> "Node | None":
+    def find(self, tag: str) -> "ConfigNode | None":
         """Return the first child called `tag`, or None."""
         return next((child for child in self.children if child.tag == tag), None)
 
-    def all(self, tag: str) -> "list[Node]":
+    def all(self, tag: str) -> "list[ConfigNode]":
         """Return every child called `tag`, in file order."""
         return [child for child in self.children if child.tag == tag]
 
@@ -95,7 +95,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConfigDocument:
     """A configuration that has been read.
 
     Attributes:
@@ -106,7 +106,7 @@ class Document:
         secrets: the values of variables in it that must be redacted, judging by their names.
     """
 
-    root: Node
+    root: ConfigNode
     path: str
     expanded: str
     complete: bool = True
@@ -126,7 +126,7 @@ class Document:
 
 def load(
     path: str, *, defines: Mapping[str, str], environ: Mapping[str, str], problems: Problems
-) -> Document | None:
+) -> ConfigDocument | None:
     """Read a configuration file and everything it includes.
 
     Args:
@@ -140,20 +140,20 @@ def load(
         reason for that, or for a part that could not be expanded (`complete` is false then).
     """
     variables = Variables(path, defines=defines, environ=environ)
-    reader = _Reader(variables, problems)
+    reader = _DocumentLoader(variables, problems)
     problems.reading(path)
     try:
         text = xml_file.read(path, path)
         file = _File(path, xml_file.parse(text, path))
         root = reader.start(file, len(text))
-    except (FileError, _LimitReachedError) as error:
+    except (ConfigFileError, _LimitReachedError) as error:
         problems.error(error.location, "", str(error))
         return None
     finally:
         problems.hide(variables.secrets)
     text = _to_text(file.element)
     complete = not reader.failed
-    return Document(root, path, text, complete, frozenset(variables.secrets))
+    return ConfigDocument(root, path, text, complete, frozenset(variables.secrets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class _LimitReachedError(Exception):
         self.location = location
 
 
-class _Reader:
+class _DocumentLoader:
     """The state of one load: sizes and counts so far, and whether an error was found."""
 
     def __init__(self, variables: Variables, problems: Problems) -> None:
@@ -195,7 +195,7 @@ class _Reader:
         self._comment_default = False
         self.failed = False
 
-    def start(self, file: _File, size: int) -> Node:
+    def start(self, file: _File, size: int) -> ConfigNode:
         """Expand the first file, with a text of `size` characters, in place.
 
         Raises:
@@ -216,7 +216,7 @@ class _Reader:
             except UnitError as error:
                 self._error(location, label, str(error))
 
-    def _walk(self, element: etree._Element, file: _File, depth: int) -> Node:
+    def _walk(self, element: etree._Element, file: _File, depth: int) -> ConfigNode:
         location = file.at(element)
         if depth > MAX_DEPTH:
             raise _LimitReachedError(location, f"elements are nested more than {MAX_DEPTH} deep")
@@ -233,13 +233,13 @@ class _Reader:
         children, text, whole = self._walk_content(element, file, depth)
         attributes = _attributes(element)
         whole = whole and not any(map(has_reference, (text, *attributes.values())))
-        return Node(
+        return ConfigNode(
             _name(element), text, attributes, tuple(children), location, incomplete=not whole
         )
 
     def _walk_content(
         self, element: etree._Element, file: _File, depth: int
-    ) -> tuple[list[Node], str, bool]:
+    ) -> tuple[list[ConfigNode], str, bool]:
         """Expand the content of an element.
 
         Returns:
@@ -249,7 +249,7 @@ class _Reader:
         texts = [self._expand(element.text, location, label)]
         if texts[0] != (element.text or ""):
             element.text = texts[0]
-        nodes: list[Node] = []
+        nodes: list[ConfigNode] = []
         whole = True
         for child in list(element):
             tail = self._expand(child.tail, location, label)
@@ -273,7 +273,7 @@ class _Reader:
 
     def _include(
         self, directive: etree._Element, file: _File, depth: int
-    ) -> tuple[list[Node], bool]:
+    ) -> tuple[list[ConfigNode], bool]:
         """Replace the directive by the content of the named file.
 
         Returns:
@@ -323,7 +323,7 @@ class _Reader:
             text = xml_file.read(path, path)
             self._grow(len(text), location)
             fragment = xml_file.parse_fragment(text, path)
-        except FileError as error:
+        except ConfigFileError as error:
             if error.location.line:  # the file exists; the error is inside
                 self._error(error.location, "", str(error))
             else:

@@ -23,7 +23,7 @@ class Location:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class Located(Protocol):
+class HasLocation(Protocol):
     """Anything that has a location in the configuration: a node, a part of the spec."""
 
     @property
@@ -92,19 +92,19 @@ class Problems:
         self._file_rank.setdefault(file, len(self._file_rank))
 
     def error(
-        self, where: Located | Location, element: str, message: str, hint: str | None = None
+        self, where: HasLocation | Location, element: str, message: str, hint: str | None = None
     ) -> None:
         """Add a problem that prevents the use of the configuration."""
         self._add(where, Severity.ERROR, element, message, hint)
 
     def warning(
-        self, where: Located | Location, element: str, message: str, hint: str | None = None
+        self, where: HasLocation | Location, element: str, message: str, hint: str | None = None
     ) -> None:
         """Add a problem that works, but probably not as its author expects."""
         self._add(where, Severity.WARNING, element, message, hint)
 
     def info(
-        self, where: Located | Location, element: str, message: str, hint: str | None = None
+        self, where: HasLocation | Location, element: str, message: str, hint: str | None = None
     ) -> None:
         """Add a remark that requires no change."""
         self._add(where, Severity.INFO, element, message, hint)
@@ -131,7 +131,7 @@ class Problems:
 
     def _add(
         self,
-        where: Located | Location,
+        where: HasLocation | Location,
         severity: Severity,
         element: str,
         message: str,

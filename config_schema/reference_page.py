@@ -27,7 +27,7 @@ _WORTH_SHARING: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReferenceEntry:
     """One element of a chapter.
 
     Attributes:
@@ -49,19 +49,19 @@ class Entry:
 class Chapter:
     """A section of the configuration: its own element, and those described under it."""
 
-    head: Entry
-    entries: tuple[Entry, ...]
+    head: ReferenceEntry
+    entries: tuple[ReferenceEntry, ...]
 
 
 @cache
 def chapters() -> tuple[Chapter, ...]:
     """Return the whole reference: first the elements of the instance, then its sections."""
     top = children(ROOT).values()
-    plain = tuple(Entry(doc, None) for doc in top if not children(doc.path))
+    plain = tuple(ReferenceEntry(doc, None) for doc in top if not children(doc.path))
     described: dict[tuple[ElementDoc, ...], str] = {}
     parts = [tuple(_entries(doc, described)) for doc in top if children(doc.path)]
     return (
-        Chapter(Entry(elements()[ROOT], None), plain),
+        Chapter(ReferenceEntry(elements()[ROOT], None), plain),
         *(Chapter(part[0], part[1:]) for part in parts),
     )
 
@@ -71,18 +71,18 @@ def short(path: str) -> str:
     return path.removeprefix(f"{ROOT}/")
 
 
-def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> Iterator[Entry]:
+def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> Iterator[ReferenceEntry]:
     """Return the element and those inside it; `described` collects the parts listed so far."""
-    inside = everything_inside(doc)
+    inside = nested_elements(doc)
     known = described.get(inside) if len(inside) >= _WORTH_SHARING else None
-    yield Entry(doc, known)
+    yield ReferenceEntry(doc, known)
     if known is None:
         described.setdefault(inside, doc.path)
         for child in children(doc.path).values():
             yield from _entries(child, described)
 
 
-def everything_inside(doc: ElementDoc) -> tuple[ElementDoc, ...]:
+def nested_elements(doc: ElementDoc) -> tuple[ElementDoc, ...]:
     """Return the elements below an element, with relative paths so that equal parts are equal."""
     return tuple(
         replace(other, path=path.removeprefix(doc.path))
@@ -163,7 +163,7 @@ def _contents() -> Iterator[str]:
     yield from (f"- {_link(title)}" for title in (*titles, "Index"))
 
 
-def _markdown_entry(entry: Entry, mark: str) -> Iterator[str]:
+def _markdown_entry(entry: ReferenceEntry, mark: str) -> Iterator[str]:
     yield from (f"{mark} {entry.title}", "")
     yield from (f"*{occurrence(entry.doc)}.* {entry.doc.documentation}", "")
     lines = [f"- {label}: {text}" for label, text in facts(entry.doc)]
@@ -205,7 +205,7 @@ def manual() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _manual_entry(entry: Entry) -> Iterator[str]:
+def _manual_entry(entry: ReferenceEntry) -> Iterator[str]:
     yield ".TP"
     yield rf"\fB{_literal(entry.title)}\fR ({occurrence(entry.doc)})"
     yield _inline(entry.doc.documentation)

@@ -35,12 +35,12 @@ _NO_EFFECT: Final = "none:"
 _CHOICES: Final = re.compile(r"\(((?:\s*'[^']*'\s*,?)+)\)\s*$")
 """The list of literals that ends the assertion of an enumerated type."""
 
-Others = Literal["refused", "tolerated", "any"]
+UnlistedChildren = Literal["refused", "tolerated", "any"]
 """The treatment of children that the schema does not list: they are errors, they are accepted with
 a warning (AMPS documents the place incompletely), or a module checks them.
 """
 
-_OTHERS: Final[Mapping[str, Others]] = {"lax": "tolerated", "skip": "any"}
+_OTHERS: Final[Mapping[str, UnlistedChildren]] = {"lax": "tolerated", "skip": "any"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ElementDoc:
     modules: tuple[str, ...]
     examples: tuple[str, ...]
     since: str | None
-    others: Others
+    others: UnlistedChildren
 
     @property
     def name(self) -> str:
@@ -231,7 +231,7 @@ def _choices(text_type: XsdSimpleType) -> tuple[str, ...]:
     return tuple(re.findall(r"'([^']*)'", choices[1])) if choices else ()
 
 
-def _others(element: XsdElement) -> Others:
+def _others(element: XsdElement) -> UnlistedChildren:
     for particle in _particles(element):
         if isinstance(particle, XsdAnyElement):
             return _OTHERS[particle.process_contents]

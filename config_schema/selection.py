@@ -26,7 +26,7 @@ _ANY_NAME: Final = (".+", "^.+$")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-class Selection(Struct, frozen=True):
+class TopicPattern(Struct, frozen=True):
     """A topic, or with `is_expression` all topics whose names a regular expression matches."""
 
     name: str
@@ -34,14 +34,14 @@ class Selection(Struct, frozen=True):
     is_expression: bool
 
     @classmethod
-    def of(cls, name: str, message_type: str, *, regex_topics: bool) -> "Selection":
+    def of(cls, name: str, message_type: str, *, regex_topics: bool) -> "TopicPattern":
         """Interpret a name as TransactionLog and Destination do.
 
         A name like `fix.orders` is an expression too, but is always meant as a name.
         """
         return cls(name, message_type, regex_topics and has_regex_characters(name.replace(".", "")))
 
-    def includes(self, other: "Selection") -> bool:
+    def includes(self, other: "TopicPattern") -> bool:
         """Return true if this certainly selects all topics that `other` selects."""
         if self.message_type != other.message_type:
             return False
@@ -54,7 +54,7 @@ class Selection(Struct, frozen=True):
         mine, others = _shape(self.name), _shape(other.name)
         return mine is not None and others is not None and mine.includes(others)
 
-    def overlaps(self, other: "Selection") -> bool:
+    def overlaps(self, other: "TopicPattern") -> bool:
         """Return true unless it is certain that no topic is selected by both."""
         if not (self.is_expression and other.is_expression):
             return self.includes(other) or other.includes(self)
@@ -64,23 +64,23 @@ class Selection(Struct, frozen=True):
         )
 
 
-Part = tuple[Selection, ...]
+PatternIntersection = tuple[TopicPattern, ...]
 """Topics that are selected by each of these: one, or two expressions that overlap."""
 
 
 class Coverage:
     """The union of selections that are recorded, or replicated. There may be thousands."""
 
-    def __init__(self, selections: Iterable[Selection]) -> None:
+    def __init__(self, selections: Iterable[TopicPattern]) -> None:
         self._all = tuple(selections)
         self._names = {(one.name, one.message_type) for one in self._all if not one.is_expression}
         self._expressions = [one for one in self._all if one.is_expression]
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: PatternIntersection) -> bool:
         """Return true if all topics of `part` are certain to be selected."""
         return any(self._includes(selection) for selection in part)
 
-    def parts(self, selected: Selection) -> Iterator[Part]:
+    def parts(self, selected: TopicPattern) -> Iterator[PatternIntersection]:
         """Return the parts selected here as well as by `selected`."""
         if self._includes(selected):
             yield (selected,)
@@ -91,13 +91,13 @@ class Coverage:
             elif one.is_expression and one.overlaps(selected):
                 yield (selected, one)
 
-    def _includes(self, selection: Selection) -> bool:
+    def _includes(self, selection: TopicPattern) -> bool:
         key = (selection.name, selection.message_type)
         literally = not selection.is_expression and key in self._names
         return literally or any(one.includes(selection) for one in self._expressions)
 
 
-class _Shape(Struct, frozen=True):
+class _NameCondition(Struct, frozen=True):
     """The condition of a simple expression: a text at the start or end of names, both, anywhere."""
 
     text: str
@@ -111,13 +111,13 @@ class _Shape(Struct, frozen=True):
             return name.startswith(self.text)
         return name.endswith(self.text) if self.at_end else self.text in name
 
-    def includes(self, other: "_Shape") -> bool:
+    def includes(self, other: "_NameCondition") -> bool:
         """Return true if each name that `other` accepts is accepted."""
         if (self.at_start and not other.at_start) or (self.at_end and not other.at_end):
             return self.text == "" and not (self.at_start and self.at_end)
         return self.accepts(other.text)
 
-    def excludes(self, other: "_Shape") -> bool:
+    def excludes(self, other: "_NameCondition") -> bool:
         """Return true if no name is accepted by both."""
         for one, another in ((self, other), (other, self)):
             if one.at_start and one.at_end:
@@ -130,11 +130,11 @@ class _Shape(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def _shape(expression: str) -> _Shape | None:
+def _shape(expression: str) -> _NameCondition | None:
     found = _SHAPE.fullmatch("" if expression in _ANY_NAME else expression)
     if found is None:
         return None
-    return _Shape(
+    return _NameCondition(
         _ESCAPED.sub(r"\1", found["text"]),
         at_start=found["start"] is not None and found["before"] is None,
         at_end=found["end"] is not None and found["after"] is None,

@@ -67,7 +67,7 @@ BOOLEANS: Final[Mapping[str, bool]] = {
     "0": False,
 }
 
-LARGEST: Final = 2**63 - 1
+MAX_INT64: Final = 2**63 - 1
 """No value of a configuration is above this: every one of them fits a signed 64-bit integer."""
 
 _QUANTITY: Final = re.compile(r"([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]*)", re.ASCII)
@@ -82,7 +82,7 @@ _LONGEST_EXTERNAL: Final = 255
 _HIGHEST_PORT: Final = 65_535
 _HIGHEST_MASK: Final = 0o7777
 
-Family = Literal["any", "ipv4", "ipv6"]
+IpFamily = Literal["any", "ipv4", "ipv6"]
 
 
 class UnitError(ValueError):
@@ -90,7 +90,7 @@ class UnitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class SocketAddress:
     """An address to listen on or to connect to.
 
     Attributes:
@@ -101,7 +101,7 @@ class Address:
 
     host: str | None
     port: int
-    family: Family
+    family: IpFamily
 
 
 def parse_interval(text: str, bare: str = "s") -> int:
@@ -205,7 +205,7 @@ def parse_octal_mask(text: str) -> int:
     return int(digits, 8)
 
 
-def parse_inet_address(text: str) -> Address:
+def parse_inet_address(text: str) -> SocketAddress:
     """Read an address: `9007`, `host:9007`, `0.0.0.0:9007` (IPv4 only), `[::]:9007` (IPv6 only).
 
     Source: AMPS User Guide, Configuring Transports (InetAddr) and Using IPv6 For Connections.
@@ -216,21 +216,21 @@ def parse_inet_address(text: str) -> Address:
     address = text.strip()
     host, separator, port = address.rpartition(":")
     if not separator:
-        return Address(None, _port(port, text), "any")
+        return SocketAddress(None, _port(port, text), "any")
     if host.startswith("[") and host.endswith("]"):
-        return Address(_ipv6(host[1:-1], text), _port(port, text), "ipv6")
+        return SocketAddress(_ipv6(host[1:-1], text), _port(port, text), "ipv6")
     if ":" in host:
         raise UnitError(
             f"{quoted(text)} is not an address: "
             "write an IPv6 address in brackets, such as [::1]:9007"
         )
     if _DOTTED_NUMBERS.fullmatch(host):
-        return Address(_ipv4(host, text), _port(port, text), "ipv4")
+        return SocketAddress(_ipv4(host, text), _port(port, text), "ipv4")
     if not _HOST_NAME.fullmatch(host):
         raise UnitError(
             f"{quoted(text)} is not an address: expected a port such as 9007, or host:port"
         )
-    return Address(host, _port(port, text), "any")
+    return SocketAddress(host, _port(port, text), "any")
 
 
 def parse_external_address(text: str) -> tuple[str, str]:
@@ -266,7 +266,7 @@ def _quantity(text: str, units: Mapping[str, int], bare: str, what: str, expecte
         raise UnitError(f"{quoted(text)} is not {what}: {expected}")
     exact = Decimal(match[1]) * factor
     value = int(exact)
-    if value > LARGEST:
+    if value > MAX_INT64:
         raise UnitError(f"{quoted(text)} is too large to be {what}")
     if value == 0 and exact:
         raise UnitError(f"{quoted(text)} is too small to be {what}")

@@ -20,7 +20,7 @@ from xmlschema import XMLSchemaChildrenValidationError, XMLSchemaValidationError
 from xmlschema.validators import XsdAttributeGroup, XsdElement, XsdGroup
 
 from config_schema import schema, suggest
-from config_schema.document import Document, Node
+from config_schema.document import ConfigDocument, ConfigNode
 from config_schema.problems import Problems
 from config_schema.schema import ElementDoc
 from config_schema.units import (
@@ -49,7 +49,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 """Simple types of the schema with a parser that gives the best error message for a bad value."""
 
 
-def validate(document: Document, problems: Problems) -> Node:
+def validate(document: ConfigDocument, problems: Problems) -> ConfigNode:
     """Check the structure of a configuration, or of the part that could be read.
 
     ConfigValidation `disabled` skips the schema; the compiler replaces values that it cannot use,
@@ -87,7 +87,7 @@ def validate(document: Document, problems: Problems) -> Node:
 class _Element(Element):
     """An element for xmlschema, with its node, its path, and its name in messages."""
 
-    node: Node
+    node: ConfigNode
     path: str
     label: str
 
@@ -95,13 +95,13 @@ class _Element(Element):
 class _Violation(NamedTuple):
     """The arguments of Problems.error."""
 
-    where: Node
+    where: ConfigNode
     element: str
     message: str
     hint: str | None = None
 
 
-def _canonical(node: Node, path: str) -> Node:
+def _canonical(node: ConfigNode, path: str) -> ConfigNode:
     names = schema.synonyms(path)
     children = []
     for child in node.children:
@@ -111,7 +111,7 @@ def _canonical(node: Node, path: str) -> Node:
     return replace(node, children=tuple(children))
 
 
-def validates(root: Node) -> bool:
+def validates(root: ConfigNode) -> bool:
     """Return true if a configuration is to be validated; only a valid `disabled` turns that off."""
     try:
         return parse_bool(root.value("ConfigValidation", "enabled") or "")
@@ -119,7 +119,7 @@ def validates(root: Node) -> bool:
         return True
 
 
-def _check_versions(root: Node, problems: Problems) -> None:
+def _check_versions(root: ConfigNode, problems: Problems) -> None:
     """Compare with the implemented version (AMPS User Guide, AMPS Process Options)."""
     for name, report in (
         ("RequiredMinimumVersion", problems.error),
@@ -139,7 +139,7 @@ def _version(text: str) -> list[int]:
     return numbers
 
 
-def _to_element(node: Node, path: str, label: str) -> _Element:
+def _to_element(node: ConfigNode, path: str, label: str) -> _Element:
     element = _Element(node.tag, dict(node.attributes))
     element.text = node.text
     element.node = node
@@ -182,7 +182,7 @@ def _explain(element: _Element, error: XMLSchemaValidationError) -> Iterator[_Vi
 def _wrong_children(element: _Element) -> Iterator[_Violation]:
     """Compare the children of an element with those that the schema lists."""
     listed = schema.children(element.path)
-    first: dict[str, Node] = {}
+    first: dict[str, ConfigNode] = {}
     for child in element.node.children:
         doc = listed.get(child.tag)
         earlier = first.setdefault(child.tag, child)
@@ -264,10 +264,10 @@ def _violation(element: _Element, message: str, hint: str | None = None) -> _Vio
     return _Violation(element.node, element.label, message, hint)
 
 
-def _others(path: str) -> schema.Others:
+def _others(path: str) -> schema.UnlistedChildren:
     doc: ElementDoc | None = schema.elements().get(path)
     return doc.others if doc else "any"
 
 
-def _label(parent: Node, child: Node) -> str:
+def _label(parent: ConfigNode, child: ConfigNode) -> str:
     return f"{parent.written}/{child.written}"

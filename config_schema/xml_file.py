@@ -74,7 +74,7 @@ FRAGMENT: Final = "included-file"
 """The name of the element that `parse_fragment` puts around the content of a file."""
 
 
-class FileError(Exception):
+class ConfigFileError(Exception):
     """A file that cannot be used; `location` is the place, the text is the reason."""
 
     def __init__(self, location: Location, message: str) -> None:
@@ -100,11 +100,11 @@ def read(path: str, shown: str) -> str:
         with open(path, "rb", opener=_open_at_once) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise FileError(whole, f"cannot be read: {_reason(error)}") from None
+        raise ConfigFileError(whole, f"cannot be read: {_reason(error)}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise FileError(whole, f"is larger than {MAX_FILE_BYTES >> 20} MB, too large to be read")
+        raise ConfigFileError(whole, f"is larger than {MAX_FILE_BYTES >> 20} MB, too large to be read")
     if not content.strip():
-        raise FileError(whole, "is empty; expected an XML file")
+        raise ConfigFileError(whole, "is empty; expected an XML file")
     return _decode(content, shown)
 
 
@@ -152,14 +152,14 @@ def _decode(content: bytes, shown: str) -> str:
         declared = _DECLARED_ENCODING.match(content)
         encoding = declared[1].decode("ascii") if declared else "utf-8"
     if not _known(encoding):
-        raise FileError(
+        raise ConfigFileError(
             Location(shown, 1), f"encoding {quoted(encoding)} is not known; expected UTF-8"
         )
     try:
         return content[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, len(mark) + error.start) + 1
-        raise FileError(
+        raise ConfigFileError(
             Location(shown, line),
             f"byte 0x{error.object[error.start]:02x} is not text in {encoding}; "
             "expected UTF-8 or the encoding named in the <?xml ...?> declaration",
@@ -178,7 +178,7 @@ def _refuse_document_type(text: str, shown: str) -> None:
     while part := _PROLOG_PART.match(text, position):
         position = part.end()
     if text.startswith("<!DOCTYPE", position):
-        raise FileError(
+        raise ConfigFileError(
             Location(shown, text.count("\n", 0, position) + 1),
             "a document type (<!DOCTYPE ...>) is not accepted; "
             "use Include for shared parts and ${VARIABLE} for values",
@@ -193,12 +193,12 @@ def _parse(text: str, shown: str) -> etree._Element:
         return etree.fromstring(text.encode("utf-8"), parser)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise FileError(Location(shown, line), _PLAIN_WORDS["ERR_INVALID_CHAR"]) from None
+        raise ConfigFileError(Location(shown, line), _PLAIN_WORDS["ERR_INVALID_CHAR"]) from None
     except etree.XMLSyntaxError:
         first = parser.error_log.filter_from_errors()[0]
         last_line = text.count("\n") + 1
         message = _in_plain_words(first.type_name, first.message)
-        raise FileError(Location(shown, min(max(first.line, 1), last_line)), message) from None
+        raise ConfigFileError(Location(shown, min(max(first.line, 1), last_line)), message) from None
 
 
 def _in_plain_words(kind: str, message: str) -> str:

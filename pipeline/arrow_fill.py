@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.native.columns import ColumnReader, Kind
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 
 _PLAIN: Final[Mapping[DataType, tuple[Kind, int]]] = {
     ByteType(): (Kind.WHOLE, 1),
@@ -43,17 +43,17 @@ _TIMES: Final[Mapping[DataType, tuple[Kind, int]]] = {
 }
 OBJECT: Final = (Kind.OBJECT, 0)
 
-Filled = tuple[bytearray, bytes | bytearray, bytearray | None]
+ColumnBuffers = tuple[bytearray, bytes | bytearray, bytearray | None]
 """The buffers that a compiled reader returns for a column: valid, values, offsets."""
 
 
-class Wanted(NamedTuple):
+class ColumnRequest(NamedTuple):
     """A column, as compiled readers take it."""
 
     name: bytes
     kind: Kind
     width: int
-    members: Sequence[Wanted] = ()
+    members: Sequence[ColumnRequest] = ()
 
 
 def plain_kind(kind: DataType, *, with_times: bool) -> tuple[Kind, int] | None:
@@ -83,13 +83,13 @@ class FilledColumn:
         self.members = members
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ColumnRequest:
         """The request for it to a compiled reader."""
         members = [member.wanted for member in self.members]
-        return Wanted(self.field.name.encode(), self.kind, self._width, members)
+        return ColumnRequest(self.field.name.encode(), self.kind, self._width, members)
 
     def make(
-        self, bodies: Bodies, filled: Mapping[FilledColumn, Filled], odd: set[int]
+        self, bodies: PackedBodies, filled: Mapping[FilledColumn, ColumnBuffers], odd: set[int]
     ) -> pa.Array:
         """Return the column.
 
@@ -137,7 +137,7 @@ def by_level(columns: Sequence[FilledColumn]) -> Iterator[FilledColumn]:
         levels += [column.members for column in level if column.members]
 
 
-class Filler:
+class ColumnFiller:
     """Fills columns by a compiled reader.
 
     Args:
@@ -150,7 +150,7 @@ class Filler:
         self._in_order = list(by_level(columns))
         self._reader = reader
 
-    def columns(self, bodies: Bodies) -> tuple[list[pa.Array], list[int]]:
+    def columns(self, bodies: PackedBodies) -> tuple[list[pa.Array], list[int]]:
         """Return the columns of some bodies, and the numbers of odd bodies, which have no values.
 
         Raises:
@@ -162,7 +162,7 @@ class Filler:
         return [column.make(bodies, filled, odd) for column in self._columns], sorted(odd)
 
 
-def in_their_places(
+def replace_values(
     columns: Iterable[pa.Array], others: Iterable[pa.Array], odd: Sequence[int]
 ) -> list[pa.Array]:
     """Return columns with some values replaced.

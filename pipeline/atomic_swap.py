@@ -54,7 +54,7 @@ def can_exchange(directory: Path) -> bool:
         other.rmdir()
 
 
-def take_place(made: Path, place: Path) -> None:
+def swap_folder(made: Path, place: Path) -> None:
     """Put a folder into a place that another one may have.
 
     Where the file system cannot exchange them, the place is empty for a moment.

@@ -30,7 +30,7 @@ _HEADERS: Final = ("topic", "sow_key", "correlation_id", "expiration")
 _WHOLE_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 
-class Outgoing(NamedTuple):
+class OutgoingMessages(NamedTuple):
     """The messages for a batch of rows.
 
     Attributes:
@@ -42,7 +42,7 @@ class Outgoing(NamedTuple):
     headers: dict[str, list[Any]]
 
 
-class MessageFormat:
+class BodyFormat:
     """Converts rows to messages.
 
     Args:
@@ -95,7 +95,7 @@ class MessageFormat:
         for field in fields:
             field_type(field.dataType, field.name)
 
-    def messages(self, batch: pa.RecordBatch) -> Outgoing:
+    def messages(self, batch: pa.RecordBatch) -> OutgoingMessages:
         """Return the messages for a batch of rows, in their order.
 
         Raises:
@@ -115,7 +115,7 @@ class MessageFormat:
                 f"schema: column {self._columns['topic']!r} is NULL or empty in some row; it says"
                 " where the row goes"
             )
-        return Outgoing(self._bodies(batch), headers)
+        return OutgoingMessages(self._bodies(batch), headers)
 
     def _objects(self, batch: pa.RecordBatch) -> list[bytes]:
         if not self._names:

@@ -22,8 +22,8 @@ from setproctitle import setproctitle
 
 from amperage.client.uri import without_passwords
 from pipeline.errors import PipelineError
-from pipeline.jobs.run import Run
-from server.app.command_line import Parser, make_parser
+from pipeline.jobs.run import JobRun
+from server.app.command_line import CommandLineParser, make_parser
 
 JOBS: Final[Mapping[str, str]] = {
     name: f"pipeline.jobs.{name}"
@@ -44,12 +44,12 @@ _OF_SPARK: Final = ("pyspark", "py4j", "pandas")
 """Modules that only the extra `pipeline` installs."""
 
 
-class Job(Protocol):
+class PipelineJob(Protocol):
     """The interface of a job's module."""
 
     HELP: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Run], None]
+    run: Callable[[argparse.Namespace, JobRun], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parser().parse_args(arguments)
             _hide_passwords(sys.argv[1:] if arguments is None else arguments)
             conf = dict(options.conf + options.more)
-            run = Run(options.master, conf, options.dry_run, options.quiet)
+            run = JobRun(options.master, conf, options.dry_run, options.quiet)
             _job(options.job).run(options, run)
     except PipelineError as problem:
         return _failed(str(problem))
@@ -150,15 +150,15 @@ def _hide_passwords(words: Sequence[str]) -> None:
         setproctitle(shlex.join(["amps-pipeline", *shown]))
 
 
-def _job(name: str) -> Job:
-    return cast("Job", import_module(JOBS[name]))
+def _job(name: str) -> PipelineJob:
+    return cast("PipelineJob", import_module(JOBS[name]))
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser("amps-pipeline", "Jobs over the journals and topics of AMPS servers.")
     _add_general(parser)
     parser.set_defaults(master="local[*]", dry_run=False, quiet=False)

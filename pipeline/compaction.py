@@ -20,20 +20,20 @@ import pyarrow.parquet as pq
 
 from pipeline.atomic_swap import can_exchange
 from pipeline.errors import PipelineError
-from pipeline.files import FOLDER, State, Target
+from pipeline.files import FOLDER, JobState, JobTarget
 
-TOGETHER: Final = 8
+MERGE_FACTOR: Final = 8
 """Files of similar size that are merged into one; sizes within this factor are similar."""
-LARGE: Final = 128 << 20
+MERGE_SIZE_LIMIT: Final = 128 << 20
 """Size in bytes from which a file is not merged any more."""
 _GROUP: Final = 64 << 20
 """Bytes in memory per row group."""
 
 
-class Table(Target):
-    """A directory of files in folders, which are compacted; see `Target`."""
+class CompactedTable(JobTarget):
+    """A directory of files in folders, which are compacted; see `JobTarget`."""
 
-    def compact(self, state: State) -> int:
+    def compact(self, state: JobState) -> int:
         """Merge small files, wherever there are enough of them.
 
         Args:
@@ -67,10 +67,10 @@ def _due(folder: Path) -> list[Path]:
     by_size: dict[int, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("*.parquet")):
         size = path.stat().st_size
-        if size < LARGE:
+        if size < MERGE_SIZE_LIMIT:
             by_size[_magnitude(size)].append(path)
     for files in by_size.values():
-        if len(files) < TOGETHER:
+        if len(files) < MERGE_FACTOR:
             continue
         alike: dict[str, list[Path]] = defaultdict(list)
         for path in files:
@@ -78,15 +78,15 @@ def _due(folder: Path) -> list[Path]:
             if not _has_old_times(path):
                 alike[schema.to_string()].append(path)
         for group in alike.values():
-            if len(group) >= TOGETHER:
+            if len(group) >= MERGE_FACTOR:
                 return group
     return []
 
 
 def _magnitude(size: int) -> int:
     magnitude = 0
-    while size >= TOGETHER:
-        size //= TOGETHER
+    while size >= MERGE_FACTOR:
+        size //= MERGE_FACTOR
         magnitude += 1
     return magnitude
 

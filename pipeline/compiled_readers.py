@@ -18,9 +18,9 @@ from pyspark.sql.types import DataType, StructType
 from pipeline.arrow_fill import (
     OBJECT,
     FilledColumn,
-    Filler,
-    Wanted,
-    in_their_places,
+    ColumnFiller,
+    ColumnRequest,
+    replace_values,
     plain_kind,
 )
 from pipeline.errors import UnfitError
@@ -28,7 +28,7 @@ from pipeline.native.bson_columns import BsonColumnReader
 from pipeline.native.columns import ColumnReader
 from pipeline.native.fix_columns import FixColumnReader
 from pipeline.native.msgpack_columns import MsgpackColumnReader
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 from pipeline.times import TimeRule
 from server.message_types.base import MessageType
 from server.message_types.bson_type import BsonType
@@ -39,7 +39,7 @@ from server.message_types.msgpack_type import MsgpackType
 class FieldReader(Protocol):
     """Reads the fields of bodies."""
 
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+    def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         """Return the columns of some bodies, by their names.
 
         Raises:
@@ -47,12 +47,12 @@ class FieldReader(Protocol):
         """
 
 
-ByValue = Callable[[StructType], FieldReader]
+ValueReaderFactory = Callable[[StructType], FieldReader]
 """Makes a reader that reads columns value by value."""
 
 
 def plain_reader(
-    schema: StructType, kind: MessageType, rule: TimeRule, by_value: ByValue
+    schema: StructType, kind: MessageType, rule: TimeRule, by_value: ValueReaderFactory
 ) -> FieldReader:
     """Return a reader of fields that uses compiled code as far as possible.
 
@@ -75,10 +75,10 @@ def plain_reader(
     plain, rest = StructType(), StructType()
     for one, column in zip(schema, columns, strict=True):
         (rest if column is None else plain).add(one)
-    filler = Filler(found, compiled.reader([column.wanted for column in found]))
+    filler = ColumnFiller(found, compiled.reader([column.wanted for column in found]))
     return _PlainReader(
         schema.names,
-        _Quick(plain.names, filler, by_value(plain), compiled.prepared),
+        _FastReader(plain.names, filler, by_value(plain), compiled.prepared),
         by_value(rest) if rest.fields else None,
     )
 
@@ -97,7 +97,7 @@ class _PlainReader:
         self._quick = quick
         self._rest = rest
 
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+    def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         found = self._quick.columns(bodies)
         if self._rest is None:
             return found
@@ -105,7 +105,7 @@ class _PlainReader:
         return {name: found[name] for name in self._names}
 
 
-class _Quick:
+class _FastReader:
     """Reads columns in compiled code, and odd bodies value by value.
 
     Args:
@@ -118,29 +118,29 @@ class _Quick:
     def __init__(
         self,
         names: Sequence[str],
-        filler: Filler,
+        filler: ColumnFiller,
         by_value: FieldReader,
-        prepared: Callable[[Bodies], Bodies],
+        prepared: Callable[[PackedBodies], PackedBodies],
     ) -> None:
         self._names = names
         self._filler = filler
         self._by_value = by_value
         self._prepared = prepared
 
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+    def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         columns, odd = self._filler.columns(self._prepared(bodies))
         if odd:
-            columns = in_their_places(columns, self._again(bodies, odd), odd)
+            columns = replace_values(columns, self._again(bodies, odd), odd)
         return dict(zip(self._names, columns, strict=True))
 
-    def _again(self, bodies: Bodies, odd: Sequence[int]) -> Iterable[pa.Array]:
+    def _again(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterable[pa.Array]:
         try:
             return self._by_value.columns(bodies.some(odd)).values()
         except UnfitError as problem:
             raise UnfitError(str(problem), odd[problem.number]) from None
 
 
-class _Compiled:
+class _CompiledReader:
     """A compiled reader of a message type.
 
     Args:
@@ -156,9 +156,9 @@ class _Compiled:
         *,
         reads_times: bool,
         reads_structs: bool,
-        reader: Callable[[Sequence[Wanted]], ColumnReader],
+        reader: Callable[[Sequence[ColumnRequest]], ColumnReader],
         reads: Callable[[str], bool] = lambda _: True,
-        prepared: Callable[[Bodies], Bodies] = lambda bodies: bodies,
+        prepared: Callable[[PackedBodies], PackedBodies] = lambda bodies: bodies,
     ) -> None:
         self._reads_times = reads_times
         self._reads_structs = reads_structs
@@ -178,18 +178,18 @@ class _Compiled:
         return FilledColumn(field, OBJECT, found) if len(found) == len(members) else None
 
 
-def _compiled(kind: MessageType, rule: TimeRule) -> _Compiled | None:
+def _compiled(kind: MessageType, rule: TimeRule) -> _CompiledReader | None:
     """Return the compiled reader of a message type; None if there is none."""
     if isinstance(kind, FixType):
         return _of_fix(kind, rule)
     if isinstance(kind, MsgpackType):
-        return _Compiled(
+        return _CompiledReader(
             reads_times=not rule.fix,
             reads_structs=True,
             reader=lambda wanted: MsgpackColumnReader(wanted, rule.unit),
         )
     if isinstance(kind, BsonType):
-        return _Compiled(
+        return _CompiledReader(
             reads_times=not rule.fix,
             reads_structs=True,
             reader=lambda wanted: BsonColumnReader(wanted, rule.unit),
@@ -198,16 +198,16 @@ def _compiled(kind: MessageType, rule: TimeRule) -> _Compiled | None:
     return None
 
 
-def _of_fix(kind: FixType, rule: TimeRule) -> _Compiled:
+def _of_fix(kind: FixType, rule: TimeRule) -> _CompiledReader:
     separator = kind.separator
     no_tag = {"=", *map(chr, kind.separators)}
 
-    def prepared(bodies: Bodies) -> Bodies:
+    def prepared(bodies: PackedBodies) -> PackedBodies:
         if len(kind.separators) == 1:
             return bodies
-        return Bodies(kind.translated(bodies.data), bodies.starts, bodies.ends)
+        return PackedBodies(kind.translated(bodies.data), bodies.starts, bodies.ends)
 
-    return _Compiled(
+    return _CompiledReader(
         reads_times=not rule.unit,
         reads_structs=False,
         reader=lambda wanted: FixColumnReader(wanted, separator, fix_times=rule.fix),

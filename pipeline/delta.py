@@ -17,12 +17,12 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow.dataset as ds
 
-from pipeline.compaction import LARGE, TOGETHER
+from pipeline.compaction import MERGE_SIZE_LIMIT, MERGE_FACTOR
 from pipeline.errors import PipelineError
-from pipeline.files import Commit, Target, sync
+from pipeline.files import RunCommit, JobTarget, sync
 
 if TYPE_CHECKING:
-    from pipeline.files import State
+    from pipeline.files import JobState
 
 try:
     import deltalake
@@ -36,8 +36,8 @@ LOG: Final = "_delta_log"
 """The folder of the table's log."""
 
 
-class DeltaTarget(Target):
-    """A directory with a Delta table that one job at a time adds rows to; see `Target`.
+class DeltaTarget(JobTarget):
+    """A directory with a Delta table that one job at a time adds rows to; see `JobTarget`.
 
     Args:
         path: the directory.
@@ -52,18 +52,18 @@ class DeltaTarget(Target):
         self._folders = folders
 
     def is_used(self) -> bool:
-        """See `Target.is_used`."""
+        """See `JobTarget.is_used`."""
         return super().is_used() or (self.path / LOG).exists()
 
-    def finish(self, state: State) -> int:
-        """See `Target.finish`; counts the files of the run, before the table partitions them."""
+    def finish(self, state: JobState) -> int:
+        """See `JobTarget.finish`; counts the files of the run, before the table partitions them."""
         return self._add(state, "append")
 
-    def replace(self, state: State) -> int:
-        """See `Target.replace`. The previous rows stay in the table's history."""
+    def replace(self, state: JobState) -> int:
+        """See `JobTarget.replace`. The previous rows stay in the table's history."""
         return self._add(state, "overwrite")
 
-    def _add(self, state: State, mode: Literal["append", "overwrite"]) -> int:
+    def _add(self, state: JobState, mode: Literal["append", "overwrite"]) -> int:
         if self._last_run(state) > state.runs:
             raise PipelineError(
                 f"{self.path}: the table has rows of runs that are not remembered any more; export"
@@ -71,10 +71,10 @@ class DeltaTarget(Target):
             )
         staged = self._staged()
         state.runs += 1
-        self.commit(Commit([], [], state, rows=mode))
+        self.commit(RunCommit([], [], state, rows=mode))
         return len(staged)
 
-    def _show(self, commit: Commit) -> None:
+    def _show(self, commit: RunCommit) -> None:
         """Add the rows of a run to the table, unless they have been added."""
         if self._last_run(commit.state) >= commit.state.runs:
             return
@@ -98,7 +98,7 @@ class DeltaTarget(Target):
             raise PipelineError(f"{self.path}: cannot be written: {problem}") from problem
         self._put_on_stable_storage()
 
-    def _last_run(self, state: State) -> int:
+    def _last_run(self, state: JobState) -> int:
         """Return the number of the last run with rows in the table; 0 if there is none."""
         table = self._table()
         return 0 if table is None else table.transaction_version(_application(state)) or 0
@@ -117,7 +117,7 @@ class DeltaTarget(Target):
         for folder in folders:
             sync(folder)
 
-    def compact(self, state: State) -> None:  # noqa: ARG002 - the table has its own log
+    def compact(self, state: JobState) -> None:  # noqa: ARG002 - the table has its own log
         """Merge small files, and remove files that have been unused for a week.
 
         Args:
@@ -131,11 +131,11 @@ class DeltaTarget(Target):
             return
         actions = table.get_add_actions()
         files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-        small = Counter(path.rpartition("/")[0] for path, size in files if size < LARGE)
-        if max(small.values(), default=0) < TOGETHER:
+        small = Counter(path.rpartition("/")[0] for path, size in files if size < MERGE_SIZE_LIMIT)
+        if max(small.values(), default=0) < MERGE_FACTOR:
             return
         try:
-            table.optimize.compact(target_size=LARGE)
+            table.optimize.compact(target_size=MERGE_SIZE_LIMIT)
             table.vacuum(dry_run=False)
         except (DeltaError, OSError) as problem:
             raise PipelineError(f"{self.path}: cannot be compacted: {problem}") from problem
@@ -154,6 +154,6 @@ class DeltaTarget(Target):
             raise PipelineError(f"{self.path}: cannot be read: {problem}") from problem
 
 
-def _application(state: State) -> str:
+def _application(state: JobState) -> str:
     """Return the application id of an export in the table's log."""
     return f"amps-pipeline-{state.id}"

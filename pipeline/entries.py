@@ -31,7 +31,7 @@ _SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EntrySource:
     """A selection of entries to read.
 
     Attributes:
@@ -184,7 +184,7 @@ def _similar(topic: str, known: Set[str]) -> str:
     return f"none is like it, it has: {', '.join(shown)}{more}"
 
 
-def state_of(spark: SparkSession, source: Source, moment: datetime | None = None) -> DataFrame:
+def state_of(spark: SparkSession, source: EntrySource, moment: datetime | None = None) -> DataFrame:
     """Return the records that topics had after some entries.
 
     Args:

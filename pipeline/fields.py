@@ -30,14 +30,14 @@ from pyspark.sql.types import (
 from pipeline.arrow import column_of
 from pipeline.compiled_readers import FieldReader, plain_reader
 from pipeline.errors import PipelineError, UnfitError
-from pipeline.json_columns import UNFIT, JsonReader
-from pipeline.packed_bodies import Bodies
-from pipeline.raw_value import NESTED, Members, decoded, with_parts
+from pipeline.json_columns import DECODE_ERRORS, JsonReader
+from pipeline.packed_bodies import PackedBodies
+from pipeline.raw_value import NESTED, StructMembers, decoded, with_parts
 from pipeline.spark_types import field_type, hook, is_time
 from pipeline.times import time_rule
 from server.expressions.numerals import numeral
 from server.message_types.base import MessageType, Value
-from server.message_types.pretty import Readable
+from server.message_types.pretty import TreeDecoder
 from server.message_types.registry import MessageTypes
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ValueReader:
         self._values = [convert.column(one.dataType, (one.name,)) for one in schema]
         self._extract = convert.extractor()
 
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+    def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         """See `FieldReader.columns`."""
         rows = [self._row(number, body) for number, body in enumerate(bodies)]
         columns = zip(*rows, strict=True) if rows else ([] for _ in self._fields)
@@ -148,7 +148,7 @@ class _Converter:
         self._paths: list[tuple[str, ...]] = []
         self._times: list[int] = []
         """The indexes of the values that are times."""
-        self._structs: list[Members] = []
+        self._structs: list[StructMembers] = []
         self._tree: Callable[[bytes], Any] | None = None
         """Decodes whole bodies, if a column needs that; the body is the last value then."""
 
@@ -157,7 +157,7 @@ class _Converter:
         extract: Callable[[bytes], Sequence[Any]] = self._kind.extractor(self._paths)
         if self._module == "msgpack" and self._times:
             extract = _with_extensions(extract, {slot: self._paths[slot] for slot in self._times})
-        if self._module in NESTED and isinstance(self._kind, Readable):
+        if self._module in NESTED and isinstance(self._kind, TreeDecoder):
             extract = with_parts(extract, self._kind.tree, self._paths, self._structs)
         return extract if self._tree is None else _with_tree(extract, self._tree)
 
@@ -179,7 +179,7 @@ class _Converter:
         begin = len(self._paths)
         members = {one.name: self.column(one.dataType, (*path, one.name)) for one in kind}
         number = len(self._structs)
-        self._structs.append(Members(path, slice(begin, len(self._paths))))
+        self._structs.append(StructMembers(path, slice(begin, len(self._paths))))
 
         def struct(values: Sequence[Any]) -> dict[str, Any] | None:
             found = {name: member(values) for name, member in members.items()}
@@ -219,7 +219,7 @@ class _Converter:
     def _document(self, kind: DataType, path: tuple[str, ...]) -> Callable[[Sequence[Value]], Any]:
         """Return the function that builds a map, or an array with structs or maps."""
         name = ".".join(path)
-        if not isinstance(self._kind, Readable):
+        if not isinstance(self._kind, TreeDecoder):
             raise PipelineError(
                 f"schema: column {name!r}: of messages of type {self._kind.name}, only single"
                 " values, arrays of them and structs with them can be read"
@@ -268,12 +268,12 @@ class _Converter:
             return None
         try:
             return msgspec.convert(value, kind, strict=False, dec_hook=self._hook)
-        except UNFIT as error:
+        except DECODE_ERRORS as error:
             if kind == str | None and isinstance(value, (bool, int, float)):
                 return str(value)
             try:
                 return msgspec.convert(value, lenient, strict=False, dec_hook=self._hook)
-            except UNFIT:
+            except DECODE_ERRORS:
                 raise _unfit(column, error, value) from None
 
 
@@ -315,7 +315,7 @@ def _with_extensions(
         values = list(extract(body))
         try:
             document = msgspec.msgpack.decode(body)
-        except UNFIT:
+        except DECODE_ERRORS:
             return values
         for slot, path in times.items():
             found = document

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from pipeline.atomic_swap import take_place
+from pipeline.atomic_swap import swap_folder
 from pipeline.errors import PipelineError
 
 FOLDER: Final = "_amps_pipeline"
@@ -29,7 +29,7 @@ FOLDER: Final = "_amps_pipeline"
 _VERSION: Final = 1
 
 
-class State(msgspec.Struct):
+class JobState(msgspec.Struct):
     """The state of a job that is kept between runs.
 
     Attributes:
@@ -59,7 +59,7 @@ class State(msgspec.Struct):
     version: int = _VERSION
 
 
-class Swap(msgspec.Struct):
+class FolderSwap(msgspec.Struct):
     """A folder that replaces another one.
 
     Attributes:
@@ -73,7 +73,7 @@ class Swap(msgspec.Struct):
     mark: str
 
 
-class Commit(msgspec.Struct):
+class RunCommit(msgspec.Struct):
     """The steps that make a run's results visible.
 
     Attributes:
@@ -87,12 +87,12 @@ class Commit(msgspec.Struct):
 
     moves: list[tuple[str, str]]
     removals: list[str]
-    state: State
-    swaps: list[Swap] = []
+    state: JobState
+    swaps: list[FolderSwap] = []
     rows: Literal["append", "overwrite"] | None = None
 
 
-class Target:
+class JobTarget:
     """A directory that one job at a time adds files to.
 
     Args:
@@ -145,7 +145,7 @@ class Target:
                 self._clear()
             os.close(descriptor)
 
-    def state(self) -> State | None:
+    def state(self) -> JobState | None:
         """Return the state stored by earlier runs; None if there were none.
 
         Raises:
@@ -153,7 +153,7 @@ class Target:
         """
         return read_state(self._state)
 
-    def remember(self, state: State) -> None:
+    def remember(self, state: JobState) -> None:
         """Store the state before anything is exported.
 
         Args:
@@ -165,7 +165,7 @@ class Target:
         """Return whether the directory has exported files, whatever its state says."""
         return self.checkpoint.exists()
 
-    def finish(self, state: State) -> int:
+    def finish(self, state: JobState) -> int:
         """Add the files in the staging folder to the target.
 
         Args:
@@ -181,23 +181,23 @@ class Target:
             # Names of later runs sort after those of earlier ones.
             new = Path(name).with_name(f"{state.runs:08}-{Path(name).name}")
             moves.append((self._inside(self.staging / name), str(new)))
-        self.commit(Commit(moves, [], state))
+        self.commit(RunCommit(moves, [], state))
         return len(staged)
 
-    def replace(self, state: State) -> int:
+    def replace(self, state: JobState) -> int:
         """Replace the contents of the target by the staging folder; see `finish`."""
         staged = self._staged()
         state.runs += 1
-        swaps: dict[str, Swap] = {}
+        swaps: dict[str, FolderSwap] = {}
         for name in staged:
             place, *inside = Path(name).parts
             made = self._inside(self.staging / place)
-            swaps.setdefault(place, Swap(made, place, str(Path(*inside))))
+            swaps.setdefault(place, FolderSwap(made, place, str(Path(*inside))))
         gone = {path.name for path in self.path.glob("topic=*")} - swaps.keys()
-        self.commit(Commit([], sorted(gone), state, list(swaps.values())))
+        self.commit(RunCommit([], sorted(gone), state, list(swaps.values())))
         return len(staged)
 
-    def swap(self, made: Path, place: Path, mark: str, state: State) -> None:
+    def swap(self, made: Path, place: Path, mark: str, state: JobState) -> None:
         """Replace a folder by another one.
 
         Args:
@@ -206,23 +206,23 @@ class Target:
             mark: the name of a file in it that is not in the old one.
             state: the state to store.
         """
-        swap = Swap(self._inside(made), self._inside(place), mark)
-        self.commit(Commit([], [], state, [swap]))
+        swap = FolderSwap(self._inside(made), self._inside(place), mark)
+        self.commit(RunCommit([], [], state, [swap]))
 
-    def commit(self, commit: Commit) -> None:
+    def commit(self, commit: RunCommit) -> None:
         """Make the staged files visible: all of them, even after a crash in between."""
         store(self._commit, msgspec.json.encode(commit))
         self._complete()
 
     def _complete(self) -> None:
         if self._commit.exists():
-            commit = msgspec.json.decode(self._commit.read_bytes(), type=Commit)
+            commit = msgspec.json.decode(self._commit.read_bytes(), type=RunCommit)
             self._show(commit)
             store(self._state, msgspec.json.encode(commit.state))
             self._commit.unlink()
         self._clear()
 
-    def _show(self, commit: Commit) -> None:
+    def _show(self, commit: RunCommit) -> None:
         """Execute the steps of a commit that have not been executed yet."""
         changed = {self._move(old, new) for old, new in commit.moves}
         changed |= {self._swap(swap) for swap in commit.swaps}
@@ -239,12 +239,12 @@ class Target:
             (self.path / old).replace(place)
         return place.parent
 
-    def _swap(self, swap: Swap) -> Path:
+    def _swap(self, swap: FolderSwap) -> Path:
         """Move a folder into its place, unless that has been done; return its parent."""
         place = self.path / swap.place
         if not (place / swap.mark).exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            take_place(self.path / swap.made, place)
+            swap_folder(self.path / swap.made, place)
         return place.parent
 
     def _remove(self, name: str) -> None:
@@ -278,14 +278,14 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}{FOLDER}")
 
 
-def read_state(path: Path) -> State | None:
+def read_state(path: Path) -> JobState | None:
     """Return the state of a job; None if there is none yet.
 
     Raises:
         PipelineError: the file cannot be read.
     """
     try:
-        state = msgspec.json.decode(path.read_bytes(), type=State)
+        state = msgspec.json.decode(path.read_bytes(), type=JobState)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as problem:

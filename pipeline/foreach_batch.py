@@ -19,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Take = Callable[["DataFrame", int], None]
+BatchHandler = Callable[["DataFrame", int], None]
 
 _MARK: Final = "py4j.protocol.Py4JJavaError: "
 _LONGEST: Final = 1500
@@ -30,7 +30,7 @@ class BatchError(Exception):
     """An error in Java while a micro-batch was processed, without Java's stack traces."""
 
 
-def briefly(take: Take) -> Take:
+def shorten_java_errors(take: BatchHandler) -> BatchHandler:
     """Shorten the errors of Java.
 
     Args:

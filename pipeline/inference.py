@@ -21,15 +21,15 @@ from pyspark.sql.types import (
 from pipeline.errors import PipelineError
 from pipeline.rows import BODY, METADATA
 from server.message_types.base import BodyError
-from server.message_types.pretty import Readable
+from server.message_types.pretty import TreeDecoder
 from server.message_types.registry import MessageTypes
 
 if TYPE_CHECKING:
     from pipeline.expressions.environment import Environment
 
-Decode: TypeAlias = Callable[[bytes], Any]
+BodyDecoder: TypeAlias = Callable[[bytes], Any]
 
-SAMPLED: Final = ("json", "bson", "msgpack", "bflat")
+TYPED_MODULES: Final = ("json", "bson", "msgpack", "bflat")
 """Modules of message types with typed values."""
 
 _MOST = 2**63
@@ -39,7 +39,7 @@ class NothingToInferError(PipelineError):
     """There are no messages or fields, or a field has values of several types."""
 
 
-def decoder(message_type: str | None, environment: Environment | None) -> Decode | None:
+def decoder(message_type: str | None, environment: Environment | None) -> BodyDecoder | None:
     """Return the decoder of whole bodies; None if their values have no types.
 
     Args:
@@ -51,15 +51,15 @@ def decoder(message_type: str | None, environment: Environment | None) -> Decode
     module = message_type if environment is None else environment.module(message_type)
     if module == "json":
         return msgspec.json.decode
-    if module not in SAMPLED:
+    if module not in TYPED_MODULES:
         return None
     find = MessageTypes().get if environment is None else environment.message_type
     kind = find(message_type)
-    return kind.tree if isinstance(kind, Readable) else None
+    return kind.tree if isinstance(kind, TreeDecoder) else None
 
 
 def infer_schema(
-    bodies: Iterable[bytes], decode: Decode = msgspec.json.decode, message_type: str = "JSON"
+    bodies: Iterable[bytes], decode: BodyDecoder = msgspec.json.decode, message_type: str = "JSON"
 ) -> StructType:
     """Return the fields of some bodies, with their types.
 

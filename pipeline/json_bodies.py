@@ -15,32 +15,32 @@ import pyarrow as pa
 
 from pipeline.errors import PipelineError
 from pipeline.native.json_write import Form, Source, Writer
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
-class _Written(NamedTuple):
+class _ValueFormat(NamedTuple):
     """How values are written: their form and width."""
 
     form: Form
     width: int = 0
 
 
-_PLAIN: Final[Mapping[pa.DataType, _Written]] = {
-    pa.int8(): _Written(Form.WHOLE, 1),
-    pa.int16(): _Written(Form.WHOLE, 2),
-    pa.int32(): _Written(Form.WHOLE, 4),
-    pa.int64(): _Written(Form.WHOLE, 8),
-    pa.float32(): _Written(Form.REAL, 4),
-    pa.float64(): _Written(Form.REAL, 8),
-    pa.bool_(): _Written(Form.TRUTH),
-    pa.date32(): _Written(Form.DAY),
-    pa.timestamp("us"): _Written(Form.CLOCK),
-    pa.string(): _Written(Form.TEXT),
-    pa.binary(): _Written(Form.BYTES),
+_PLAIN: Final[Mapping[pa.DataType, _ValueFormat]] = {
+    pa.int8(): _ValueFormat(Form.WHOLE, 1),
+    pa.int16(): _ValueFormat(Form.WHOLE, 2),
+    pa.int32(): _ValueFormat(Form.WHOLE, 4),
+    pa.int64(): _ValueFormat(Form.WHOLE, 8),
+    pa.float32(): _ValueFormat(Form.REAL, 4),
+    pa.float64(): _ValueFormat(Form.REAL, 8),
+    pa.bool_(): _ValueFormat(Form.TRUTH),
+    pa.date32(): _ValueFormat(Form.DAY),
+    pa.timestamp("us"): _ValueFormat(Form.CLOCK),
+    pa.string(): _ValueFormat(Form.TEXT),
+    pa.binary(): _ValueFormat(Form.BYTES),
 }
-_MOMENT: Final = _Written(Form.MOMENT)
+_MOMENT: Final = _ValueFormat(Form.MOMENT)
 _LARGE: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
     pa.large_binary(): pa.binary(),
@@ -53,7 +53,7 @@ class JsonWriter:
     def __init__(self) -> None:
         self._writer = Writer()
 
-    def bodies(self, batch: pa.RecordBatch) -> Bodies:
+    def bodies(self, batch: pa.RecordBatch) -> PackedBodies:
         """Return the bodies of some rows.
 
         Raises:
@@ -68,7 +68,7 @@ class JsonWriter:
         except OverflowError as error:
             raise PipelineError(f"schema: a row cannot be published: {error}") from None
         places = np.frombuffer(ends, np.int64)
-        return Bodies(data, np.concatenate([np.zeros(1, np.int64), places])[:-1], places)
+        return PackedBodies(data, np.concatenate([np.zeros(1, np.int64), places])[:-1], places)
 
 
 def _source(array: pa.Array, name: str | None, path: str) -> Source:

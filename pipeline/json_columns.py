@@ -25,24 +25,24 @@ from pipeline.arrow import column_of
 from pipeline.arrow_fill import (
     OBJECT,
     FilledColumn,
-    Filler,
-    Wanted,
-    in_their_places,
+    ColumnFiller,
+    ColumnRequest,
+    replace_values,
     plain_kind,
 )
 from pipeline.errors import UnfitError
 from pipeline.native.columns import Kind
 from pipeline.native.json_columns import JsonColumnReader
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 from pipeline.spark_types import field_type, hook
 from pipeline.times import TimeRule
 
-UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+DECODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """The errors of the decoders."""
 
 _PART: Final = (Kind.PART, 16)
 
-Decode = Callable[[bytes | memoryview], Any]
+JsonBodyDecoder = Callable[[bytes | memoryview], Any]
 
 
 class _Column(FilledColumn):
@@ -81,7 +81,7 @@ class _Column(FilledColumn):
         for number, is_there, (start, end) in zip(count(), valid, borders, strict=False):
             try:
                 yield self._decode(data[start:end]) if is_there else None
-            except UNFIT:
+            except DECODE_ERRORS:
                 odd.add(number)
                 yield None
 
@@ -93,10 +93,10 @@ class _Column(FilledColumn):
         """
         try:
             return self._decode(part)
-        except UNFIT as error:
+        except DECODE_ERRORS as error:
             try:
                 return self._decode_leniently(part)
-            except UNFIT:
+            except DECODE_ERRORS:
                 raise error from None
 
 
@@ -118,12 +118,12 @@ class JsonReader:
             for field, one in zip(fields, schema, strict=True)
         ]
         wanted = [column.wanted for column in self._columns]
-        self._filler = Filler(self._columns, JsonColumnReader(wanted))
+        self._filler = ColumnFiller(self._columns, JsonColumnReader(wanted))
         self._parts = JsonColumnReader(
-            [Wanted(column.field.name.encode(), *_PART) for column in self._columns]
+            [ColumnRequest(column.field.name.encode(), *_PART) for column in self._columns]
         )
 
-    def columns(self, bodies: Bodies) -> dict[str, pa.Array]:
+    def columns(self, bodies: PackedBodies) -> dict[str, pa.Array]:
         """Return the columns of some bodies.
 
         Raises:
@@ -133,12 +133,12 @@ class JsonReader:
         if odd:
             rows = zip(*self._look_again(bodies, odd), strict=True)
             again = map(column_of, rows, [column.field for column in self._columns])
-            plain = in_their_places(plain, again, odd)
+            plain = replace_values(plain, again, odd)
         return {
             column.field.name: values for column, values in zip(self._columns, plain, strict=True)
         }
 
-    def _look_again(self, bodies: Bodies, odd: Sequence[int]) -> Iterator[list[Any]]:
+    def _look_again(self, bodies: PackedBodies, odd: Sequence[int]) -> Iterator[list[Any]]:
         """Yield a row for each odd body."""
         chosen = bodies.some(odd)
         found, malformed = self._parts.read(chosen.data, chosen.starts, chosen.ends)
@@ -153,12 +153,12 @@ class JsonReader:
                 try:
                     part = bodies.data[start:end]
                     values.append(column.look_again(part) if valid[row] else None)
-                except UNFIT as error:
+                except DECODE_ERRORS as error:
                     raise _unfit(number, bodies[number], _at(column.path, error)) from None
             yield values
 
 
-def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> Decode:
+def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> JsonBodyDecoder:
     wanted = field_type(kind, path, own_times=not times.is_iso, lenient=lenient)
     make = hook(times, from_text=False)
     decode = msgspec.json.Decoder(wanted, dec_hook=make).decode
@@ -182,7 +182,7 @@ def _decoder(kind: DataType, path: str, times: TimeRule, *, lenient: bool) -> De
 def _malformation(body: memoryview) -> object:
     try:
         msgspec.json.decode(body, type=dict)
-    except UNFIT as error:
+    except DECODE_ERRORS as error:
         return error
     return "it is no object that can be read"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-class Silence:
+class SilentLog:
     """A log that drops all entries."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:
@@ -16,7 +16,7 @@ class Silence:
         return False
 
 
-class StandardError:
+class StderrLog:
     """Writes entries to standard error, which Spark keeps for its workers."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from amperage.client import Message
-from amperage.client.blocks import Block, block_of
-from pipeline.packed_bodies import Bodies
+from amperage.client.blocks import MessageBlock, block_of
+from pipeline.packed_bodies import PackedBodies
 
 _ENOUGH_BYTES: Final = 32 << 20
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -27,7 +27,7 @@ _PLACES: Final = [place for place, one in enumerate(_EXTENDED) if one not in "-:
 """The indexes in `_EXTENDED` of the characters of `_COMPACT`."""
 
 
-class Arrived:
+class MessageColumns:
     """Messages as columns.
 
     Args:
@@ -37,11 +37,11 @@ class Arrived:
         bodies: their bodies.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[MessageBlock]) -> None:
         self._blocks = blocks
-        self.bodies = Bodies.joined(
+        self.bodies = PackedBodies.joined(
             [
-                Bodies(
+                PackedBodies(
                     block.data,
                     np.frombuffer(block.starts, np.int64),
                     np.frombuffer(block.ends, np.int64),
@@ -96,27 +96,27 @@ class Arrived:
         return pa.StructArray.from_arrays([clients, sequence], ["client", "sequence"])
 
 
-def gathered(arriving: Iterable[Sequence[Block]], rows: int) -> Iterator[Arrived]:
+def gathered(arriving: Iterable[Sequence[MessageBlock]], rows: int) -> Iterator[MessageColumns]:
     """Collect arriving blocks, until there are enough messages to convert them to rows.
 
     Args:
         arriving: blocks, in batches as they arrive.
         rows: the number of messages that is enough.
     """
-    waiting: list[Block] = []
+    waiting: list[MessageBlock] = []
     count = size = 0
     for blocks in arriving:
         waiting += blocks
         count += sum(map(len, blocks))
         size += sum(len(block.data) for block in blocks)
         if count >= rows or size >= _ENOUGH_BYTES:
-            yield Arrived(waiting)
+            yield MessageColumns(waiting)
             waiting, count, size = [], 0, 0
     if waiting:
-        yield Arrived(waiting)
+        yield MessageColumns(waiting)
 
 
-def _header(block: Block, name: str) -> pa.Array:
+def _header(block: MessageBlock, name: str) -> pa.Array:
     texts, common = block.texts.get(name), block.common.get(name)
     if texts is None:
         return pa.repeat(pa.scalar(common, pa.string()), len(block))

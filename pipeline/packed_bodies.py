@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Places = npt.NDArray[np.int64]
+OffsetArray = npt.NDArray[np.int64]
 
 
-class Bodies(Sequence[memoryview]):
+class PackedBodies(Sequence[memoryview]):
     """A sequence of bodies in one buffer; a view of each is created on access.
 
     Args:
@@ -23,7 +23,7 @@ class Bodies(Sequence[memoryview]):
 
     __slots__ = ("_view", "data", "ends", "starts")
 
-    def __init__(self, data: bytes, starts: Places, ends: Places) -> None:
+    def __init__(self, data: bytes, starts: OffsetArray, ends: OffsetArray) -> None:
         self.data = data
         self.starts = starts
         self.ends = ends
@@ -38,7 +38,7 @@ class Bodies(Sequence[memoryview]):
         return cls(b"".join(bodies), starts, ends)
 
     @classmethod
-    def joined(cls, parts: Sequence[Bodies]) -> Bodies:
+    def joined(cls, parts: Sequence[PackedBodies]) -> PackedBodies:
         """Concatenate buffers of bodies."""
         if len(parts) == 1:
             return parts[0]

@@ -65,7 +65,7 @@ _OPPOSITES: Final = {">": "<=", ">=": "<"}
 _MOST_LITERALS: Final = 1000
 
 
-class Pushed(NamedTuple):
+class PushdownResult(NamedTuple):
     """The result of a push-down.
 
     Attributes:
@@ -77,14 +77,14 @@ class Pushed(NamedTuple):
     handed_back: list[Filter]
 
 
-class _Test(NamedTuple):
+class _ServerFilter(NamedTuple):
     """A filter in the server's language; `exact` if it passes no row that Spark would drop."""
 
     expression: tree.Expr
     exact: bool = True
 
 
-def push_down(filters: Sequence[Filter], schema: StructType) -> Pushed:
+def push_down(filters: Sequence[Filter], schema: StructType) -> PushdownResult:
     """Translate filters into the server's language, as far as possible.
 
     Args:
@@ -99,7 +99,7 @@ def push_down(filters: Sequence[Filter], schema: StructType) -> Pushed:
             tests.append(test.expression)
         if test is None or not test.exact:
             handed_back.append(one)
-    return Pushed(all_of(tests), handed_back)
+    return PushdownResult(all_of(tests), handed_back)
 
 
 def all_of(tests: Iterable[tree.Expr]) -> str | None:
@@ -113,7 +113,7 @@ def all_of(tests: Iterable[tree.Expr]) -> str | None:
             return to_text(tree.And(several))
 
 
-def _test(one: Filter, schema: StructType) -> _Test | None:
+def _test(one: Filter, schema: StructType) -> _ServerFilter | None:
     """Return a filter in the server's language; None if it cannot be translated."""
     negated = isinstance(one, Not)
     # Each has an attribute, and a value if it compares, but their base class does not declare them.
@@ -147,15 +147,15 @@ def _is_writable(name: str) -> bool:
     return name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
 
 
-def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _Test | None:
+def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _ServerFilter | None:
     if isinstance(kind, StringType):
-        return _Test(tree.IsNull(field), exact=False) if wants_null else None
+        return _ServerFilter(tree.IsNull(field), exact=False) if wants_null else None
     if not isinstance(kind, (*_INTEGERS, DoubleType, BooleanType)):
         return None
-    return _Test(tree.IsNull(field) if wants_null else tree.Not(tree.IsNull(field)))
+    return _ServerFilter(tree.IsNull(field) if wants_null else tree.Not(tree.IsNull(field)))
 
 
-def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bool) -> _Test | None:
+def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bool) -> _ServerFilter | None:
     """Return a test of a text column. The literal `''` is not pushed, as the server has none."""
     test: tree.Expr
     empty_may_match = negated
@@ -181,13 +181,13 @@ def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bo
     if negated:
         test = tree.Not(test)
     if empty_may_match:
-        return _Test(tree.Or((test, tree.IsNull(field))), exact=False)
-    return _Test(test)
+        return _ServerFilter(tree.Or((test, tree.IsNull(field))), exact=False)
+    return _ServerFilter(test)
 
 
 def _number_test(
     inner: Filter, field: tree.Identifier, kind: DataType, value: Any, *, negated: bool
-) -> _Test | None:
+) -> _ServerFilter | None:
     check: Callable[[Any], bool] = _is_double if isinstance(kind, DoubleType) else _is_integer
     if isinstance(inner, In):
         return _membership(inner, field, check, negated=negated)
@@ -197,12 +197,12 @@ def _number_test(
     if isinstance(kind, DoubleType) and sign in (">", ">="):
         sign, negated = _OPPOSITES[sign], not negated
     test: tree.Expr = tree.Comparison(sign, field, _literal(value))
-    return _Test(tree.Not(test) if negated else test)
+    return _ServerFilter(tree.Not(test) if negated else test)
 
 
 def _membership(
     inner: In, field: tree.Identifier, check: Callable[[Any], bool], *, negated: bool
-) -> _Test | None:
+) -> _ServerFilter | None:
     values: Sequence[Any] = inner.value
     if not negated:
         values = [value for value in values if value is not None]  # no value equals NULL
@@ -210,10 +210,10 @@ def _membership(
         return None
     test: tree.Expr = tree.In(field, tuple(_literal(value) for value in values))
     if not negated:
-        return _Test(test)
+        return _ServerFilter(test)
     if isinstance(values[0], str):
-        return _Test(tree.Or((tree.Not(test), tree.IsNull(field))), exact=False)
-    return _Test(tree.Not(test))
+        return _ServerFilter(tree.Or((tree.Not(test), tree.IsNull(field))), exact=False)
+    return _ServerFilter(tree.Not(test))
 
 
 def _literal(value: Any) -> tree.Expr:

@@ -20,7 +20,7 @@ NESTED: Final = frozenset({"bson", "msgpack"})
 _SHOWN: Final = 200
 
 
-class Members(NamedTuple):
+class StructMembers(NamedTuple):
     """A struct.
 
     Attributes:
@@ -54,7 +54,7 @@ def with_parts(
     extract: Callable[[bytes], Sequence[Any]],
     tree: Callable[[bytes], Any],
     paths: Sequence[tuple[str, ...]],
-    structs: Sequence[Members],
+    structs: Sequence[StructMembers],
 ) -> Callable[[bytes], Sequence[Any]]:
     """Replace values that are NULL because of objects and arrays by these.
 

@@ -24,20 +24,20 @@ _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _MARK: Final = "told filters: "
 
 
-class _ToldError(Exception):
+class _FiltersError(Exception):
     """The filters that Spark would push down."""
 
 
-class _Listener(DataSourceReader):
+class _FilterReader(DataSourceReader):
     """Receives filters, and raises them in an error."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Raise an error with the filters. Spark calls this if there are any."""
-        raise _ToldError(_MARK + write_filters(filters))
+        raise _FiltersError(_MARK + write_filters(filters))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Raise an error without filters. Spark calls this if there were none."""
-        raise _ToldError(_MARK + write_filters(()))
+        raise _FiltersError(_MARK + write_filters(()))
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Raise NotImplementedError; never called."""
@@ -54,7 +54,7 @@ class FilterListener(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         """Return a reader that never reads."""
-        return _Listener()
+        return _FilterReader()
 
 
 def read_where(

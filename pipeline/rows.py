@@ -38,8 +38,8 @@ from pipeline.arrow import check_names, require_values
 from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError
 from pipeline.fields import READABLE, read_fields
-from pipeline.message_columns import Arrived
-from pipeline.packed_bodies import Bodies
+from pipeline.message_columns import MessageColumns
+from pipeline.packed_bodies import PackedBodies
 from pipeline.tolerance import STRICT, Tolerance, tolerated
 
 TEXT_TYPES: Final = ("json", "fix", "nvfix", "xml")
@@ -134,7 +134,7 @@ class RowFormat:
         rest = [
             field
             for field in schema
-            if name_is_field(field.name, self.has_bodies) and field.name != self._corrupt
+            if is_body_field(field.name, self.has_bodies) and field.name != self._corrupt
         ]
         self.fields = StructType(rest)
         self._reader: FieldReader | None = None
@@ -147,13 +147,13 @@ class RowFormat:
                 environment=tolerance.environment,
             )
 
-    def batch(self, messages: Sequence[Message] | Arrived) -> pa.RecordBatch:
+    def batch(self, messages: Sequence[Message] | MessageColumns) -> pa.RecordBatch:
         """Return a batch of rows.
 
         Raises:
             PipelineError: a body does not have such fields, or lacks a value that must not be NULL.
         """
-        arrived = messages if isinstance(messages, Arrived) else Arrived.of(messages)
+        arrived = messages if isinstance(messages, MessageColumns) else MessageColumns.of(messages)
 
         def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
             return self._batch(arrived, start, stop, fits=fits)
@@ -163,7 +163,7 @@ class RowFormat:
             return batches[0]
         return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], self._schema)])
 
-    def _batch(self, arrived: Arrived, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+    def _batch(self, arrived: MessageColumns, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
         bodies = arrived.bodies.between(start, stop)
         fields: dict[str, pa.Array] = {}
         if self._reader is not None and fits:
@@ -181,7 +181,7 @@ class RowFormat:
             require_values(column, field)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _metadata(self, arrived: Arrived, name: str) -> pa.Array:
+    def _metadata(self, arrived: MessageColumns, name: str) -> pa.Array:
         match name:
             case "timestamp":
                 return arrived.timestamps
@@ -203,12 +203,12 @@ class RowFormat:
                 return arrived.header(name)
 
 
-def name_is_field(name: str, has_bodies: bool) -> bool:
+def is_body_field(name: str, has_bodies: bool) -> bool:
     """Return whether a column is a field of the body."""
     return not has_bodies and not (name.startswith("_") and name[1:] in METADATA)
 
 
-def _whole(field: pa.Field, bodies: Bodies) -> pa.Array:
+def _whole(field: pa.Field, bodies: PackedBodies) -> pa.Array:
     """Return bodies unchanged: a string need not be UTF-8, as in Spark's own texts."""
     return bodies.column().view(field.type)
 

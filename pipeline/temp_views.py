@@ -16,7 +16,7 @@ from config_schema.spec import ConflatedTopicSpec, InstanceSpec, TopicRef, Topic
 from pipeline.amps.source import AmpsDataSource
 from pipeline.amps.uri import with_message_type
 from pipeline.configuration import read_configuration
-from pipeline.inference import SAMPLED, NothingToInferError
+from pipeline.inference import TYPED_MODULES, NothingToInferError
 from pipeline.rows import default_schema
 
 
@@ -51,7 +51,7 @@ def _topics(spec: InstanceSpec) -> Iterator[TopicRef]:
 
 def _schema(given: Mapping[str, str], topic: TopicRef, sample: int) -> StructType:
     """Return the fields of records, if they can be inferred; else the schema of whole bodies."""
-    if topic.message_type in SAMPLED:
+    if topic.message_type in TYPED_MODULES:
         try:
             return AmpsDataSource({**given, "sample": str(sample)}).schema()
         except NothingToInferError:

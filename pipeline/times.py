@@ -42,7 +42,7 @@ _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _LEAP_SECOND: Final = 60
 """It counts as the first second of the next minute."""
 
-Given = object
+TimeValue = object
 """A value in a message."""
 
 
@@ -76,7 +76,7 @@ def time_rule(message_type: str, timestamps: str | None) -> TimeRule:
     return TimeRule(_UNITS.get(chosen, 0), chosen == "fix", message_type in _ONLY_TEXTS)
 
 
-def to_moment(value: Given, rule: TimeRule) -> datetime:
+def to_moment(value: TimeValue, rule: TimeRule) -> datetime:
     """Return a value as a timestamp.
 
     Raises:
@@ -93,7 +93,7 @@ def to_moment(value: Given, rule: TimeRule) -> datetime:
     raise ValueError(_no_time(value, rule))
 
 
-def to_date(value: Given, rule: TimeRule) -> date:
+def to_date(value: TimeValue, rule: TimeRule) -> date:
     """Return a value as a date; for a timestamp, its date in UTC.
 
     Raises:
@@ -110,7 +110,7 @@ def to_date(value: Given, rule: TimeRule) -> date:
     raise ValueError(_no_time(value, rule))
 
 
-def _number(value: Given, rule: TimeRule) -> int | float | None:
+def _number(value: TimeValue, rule: TimeRule) -> int | float | None:
     """Return the number that represents a time; None if the value is not a number."""
     if not rule.unit or isinstance(value, bool):
         return None
@@ -143,7 +143,7 @@ def _from_fix(text: str) -> datetime | None:
     return begin + timedelta(seconds=second, microseconds=microseconds)
 
 
-def _no_time(value: Given, rule: TimeRule) -> str:
+def _no_time(value: TimeValue, rule: TimeRule) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and not rule.unit:
         return (
             f"the number {value} is no time unless the option timestamps says what it counts:"

@@ -111,7 +111,7 @@ def _environment(config: str | None) -> Environment | None:
     return Environment(read_configuration(config))
 
 
-class MakeBatch(Protocol):
+class BatchBuilder(Protocol):
     """Builds rows of some messages."""
 
     def __call__(self, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
@@ -122,7 +122,7 @@ class MakeBatch(Protocol):
         """
 
 
-def tolerated(make: MakeBatch, count: int, mode: str) -> Iterator[pa.RecordBatch]:
+def tolerated(make: BatchBuilder, count: int, mode: str) -> Iterator[pa.RecordBatch]:
     """Yield rows of messages, some of which may not fit.
 
     Args:
@@ -136,7 +136,7 @@ def tolerated(make: MakeBatch, count: int, mode: str) -> Iterator[pa.RecordBatch
     return _tolerated(make, 0, count, mode)
 
 
-def _tolerated(make: MakeBatch, start: int, stop: int, mode: str) -> Iterator[pa.RecordBatch]:
+def _tolerated(make: BatchBuilder, start: int, stop: int, mode: str) -> Iterator[pa.RecordBatch]:
     try:
         batch = make(start, stop, fits=True)
     except PipelineError:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pipeline.errors import PipelineError
 
 
-class RefusingStreamReader(DataSourceStreamReader):
+class UnsupportedStreamReader(DataSourceStreamReader):
     """A stream reader that raises an error.
 
     Args:
@@ -53,4 +53,4 @@ def stream_reader(make: Callable[[], DataSourceStreamReader]) -> DataSourceStrea
     try:
         return make()
     except PipelineError as error:
-        return RefusingStreamReader(error)
+        return UnsupportedStreamReader(error)

@@ -19,7 +19,7 @@ from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
-from amperage.client.sequence_numbers import AsyncRefusalListener, Numbering
+from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
@@ -69,7 +69,7 @@ class AsyncClient(AsyncCommands):
         """Connect to a server. Call `logon` next."""
         await self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
-        numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
+        numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, where.protocol)
         connection = await open_connection(
             lambda: AioConnection(protocol, where, self._waiters),

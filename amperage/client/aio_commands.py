@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Self
 
 from amperage.client.aio_stream import AsyncMessageStream, AsyncStreamOwner
-from amperage.client.arguments import Body, all_bodies
+from amperage.client.arguments import MessageBody, all_bodies
 from amperage.client.command_shell import CommandShell, inbox_of
 from amperage.client.commands import AckType, chunks
 from amperage.client.errors import (
@@ -25,12 +25,12 @@ from amperage.client.errors import (
     TimedOutError,
     again,
 )
-from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.queue_acks import DEFAULT_DELAY
-from amperage.client.sequence_numbers import Numbering
+from amperage.client.sequence_numbers import PublishSequence
 from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
@@ -86,7 +86,7 @@ class AsyncCommands(CommandShell):
     async def publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         *,
         delta: bool = False,
         correlation_id: str | None = None,
@@ -110,7 +110,7 @@ class AsyncCommands(CommandShell):
     async def delta_publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         *,
         correlation_id: str | None = None,
         expiration: int | None = None,
@@ -128,7 +128,7 @@ class AsyncCommands(CommandShell):
             sequence=sequence,
         )
 
-    async def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+    async def publish_all(self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False) -> None:
         """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             await self._make_room()
@@ -138,7 +138,7 @@ class AsyncCommands(CommandShell):
     async def confirmed_publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         ack: AckType = "persisted",
         *,
         delta: bool = False,
@@ -173,7 +173,7 @@ class AsyncCommands(CommandShell):
         await self._ask(lambda protocol: protocol.flush(), limit)
         protocol.refusals.raise_if_any()
 
-    async def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
+    async def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
         settled = self._store_settled(numbering)
         await self._wait_until(settled.is_met, limit, settled.what)
@@ -296,7 +296,7 @@ class AsyncCommands(CommandShell):
         timeout: float | None = None,
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
-        body: Body | None = None,
+        body: MessageBody | None = None,
         options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
@@ -340,7 +340,7 @@ class AsyncCommands(CommandShell):
         """Wait until all acknowledgements of queue messages given so far are on stable storage."""
         await self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
-    def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+    def _settle(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
         """Report the outcome of a queue message; see `Commands.settle`."""
         loop = asyncio.get_running_loop()
         self._protocol.settle(inbox, message, options, loop.time())
@@ -362,13 +362,13 @@ class AsyncCommands(CommandShell):
     async def heartbeat(self, interval: int, *, timeout: float | None = None) -> None:
         """Start to exchange heartbeats, so that either peer detects when the other is gone."""
         await self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
-        self._notice_silence(float(interval * HEARTBEATS_MISSED))
+        self._notice_silence(float(interval * MAX_MISSED_HEARTBEATS))
 
     # Waiting
 
     async def _ask(
-        self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
-    ) -> Request:
+        self, command: Callable[[ClientProtocol], PendingRequest], timeout: float | TimeLimit | None
+    ) -> PendingRequest:
         """Send a command and wait for its answer; raise the error if the server refuses it."""
         limit = self._limit(timeout)
         request = command(self._protocol)
@@ -378,7 +378,7 @@ class AsyncCommands(CommandShell):
             raise again(request.error)
         return request
 
-    def _stream(self, request: Request) -> AsyncMessageStream:
+    def _stream(self, request: PendingRequest) -> AsyncMessageStream:
         owner = AsyncStreamOwner(
             self._wait_until,
             self._settle,

@@ -20,10 +20,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from amperage.client.backpressure import Backlog
+from amperage.client.backpressure import StreamBacklog
 from amperage.client.channels import channel_for
 from amperage.client.errors import ClientError, ConnectionLostError, TimedOutError, again
-from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import apply_options, connect_error, no_connection
@@ -130,7 +130,7 @@ class AioConnection(asyncio.Protocol):
         self._failure: ClientError | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._backlog = Backlog()
+        self._backlog = StreamBacklog()
         self._is_held_back = False
         self._heard = 0.0
         self._watch: asyncio.TimerHandle | None = None
@@ -258,7 +258,7 @@ class AioConnection(asyncio.Protocol):
         if self._watch is not None:
             self._watch.cancel()
         self._heard = self._loop.time()
-        self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
+        self._watch_again(allowed / MAX_MISSED_HEARTBEATS, allowed)
 
     def adjust_reading(self) -> None:
         """Pause reading while streams buffer too many messages; otherwise resume it."""
@@ -304,9 +304,9 @@ class AioConnection(asyncio.Protocol):
         if self._is_held_back:  # the server is not silent: we do not read
             self._protocol.beat()
             self.write_output()
-            self._watch_again(allowed / HEARTBEATS_MISSED, allowed)
+            self._watch_again(allowed / MAX_MISSED_HEARTBEATS, allowed)
         elif left > 0:
-            self._watch_again(min(left, allowed / HEARTBEATS_MISSED), allowed)
+            self._watch_again(min(left, allowed / MAX_MISSED_HEARTBEATS), allowed)
         else:
             self.end(self._protocol.lost(f"the server was silent for {allowed:g} seconds"))
 

@@ -9,12 +9,12 @@ from typing import NamedTuple, Protocol, Self
 from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox
-from amperage.client.streams import Stream
+from amperage.client.pending_requests import StreamInbox
+from amperage.client.streams import BaseStream
 from amperage.client.time_limit import TimeLimit
 
 
-class WaitUntil(Protocol):
+class WaitFunction(Protocol):
     """Waits until a condition is met; see `AsyncCommands`."""
 
     async def __call__(
@@ -39,20 +39,20 @@ class AsyncStreamOwner(NamedTuple):
             seconds.
     """
 
-    wait_until: WaitUntil
-    settle: Callable[[Inbox, Message, str | None], None]
+    wait_until: WaitFunction
+    settle: Callable[[StreamInbox, Message, str | None], None]
     send_acks: Callable[[], None]
     unsubscribe: Callable[[str, float | None], Awaitable[None]]
 
 
-class AsyncMessageStream(Stream):
+class AsyncMessageStream(BaseStream):
     """The messages of one subscription or query, as an asynchronous iterator.
 
     It ends and raises errors as `amperage.MessageStream` does. It is also an asynchronous context
     manager.
     """
 
-    def __init__(self, owner: AsyncStreamOwner, inbox: Inbox) -> None:
+    def __init__(self, owner: AsyncStreamOwner, inbox: StreamInbox) -> None:
         super().__init__(inbox)
         self._owner = owner
 

@@ -12,15 +12,15 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from amperage.client.limits import LARGEST_BODY
+from amperage.client.limits import MAX_BODY_SIZE
 
-Body = bytes | bytearray | memoryview | str
+MessageBody = bytes | bytearray | memoryview | str
 """The types of a message's body. A text is sent as UTF-8."""
 
 _LARGEST: Final = (1 << 63) - 1
 
 
-def body_bytes(body: Body) -> bytes:
+def body_bytes(body: MessageBody) -> bytes:
     """Return a message's body as bytes.
 
     Raises:
@@ -33,12 +33,12 @@ def body_bytes(body: Body) -> bytes:
         data = bytes(body)
     else:
         raise TypeError(f"body: expected bytes or str, not {_kind(body)}")
-    if len(data) > LARGEST_BODY:
-        raise ValueError(f"body: expected {LARGEST_BODY} bytes at most, not {len(data)}")
+    if len(data) > MAX_BODY_SIZE:
+        raise ValueError(f"body: expected {MAX_BODY_SIZE} bytes at most, not {len(data)}")
     return data
 
 
-def all_bodies(bodies: Iterable[Body]) -> Iterable[Body]:
+def all_bodies(bodies: Iterable[MessageBody]) -> Iterable[MessageBody]:
     """Return the bodies of several messages.
 
     Raises:
@@ -156,7 +156,7 @@ def handler(name: str, value: object, *, may_be_async: bool = False) -> None:
         )
 
 
-def call_plainly(name: str, callback: Callable[..., object], *arguments: object) -> None:
+def call_blocking_callback(name: str, callback: Callable[..., object], *arguments: object) -> None:
     """Call a callback of a blocking client.
 
     Raises:

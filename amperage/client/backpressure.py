@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from amperage.client.limits import QUEUED_AT_MOST, QUEUED_BYTES_AT_MOST
+from amperage.client.limits import MAX_QUEUED_MESSAGES, MAX_QUEUED_BYTES
 
 
-class Backlog:
+class StreamBacklog:
     """The amount of data waiting in all streams of a client together.
 
     Messages are counted. Bytes are estimated: the bytes read, reduced by the share of the messages
@@ -37,5 +37,5 @@ class Backlog:
         self._messages = messages
         share = 2 if self.is_over else 1
         self.is_over = (
-            messages > QUEUED_AT_MOST // share or self._bytes > QUEUED_BYTES_AT_MOST // share
+            messages > MAX_QUEUED_MESSAGES // share or self._bytes > MAX_QUEUED_BYTES // share
         )

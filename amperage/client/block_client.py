@@ -7,9 +7,9 @@ from typing import Unpack
 
 from amperage.client.blocking import Client
 from amperage.client.blocking_stream import MessageStream
-from amperage.client.blocks import Block
+from amperage.client.blocks import MessageBlock
 from amperage.client.commands import AckType, QueryFields
-from amperage.client.pending_requests import Request
+from amperage.client.pending_requests import PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.time_limit import TimeLimit
 from amperage.client.uri import ServerUri
@@ -21,7 +21,7 @@ class BlockStream(MessageStream):
     The iterator returns only the requested acknowledgements.
     """
 
-    def blocks(self, timeout: float | None = None) -> list[Block]:
+    def blocks(self, timeout: float | None = None) -> list[MessageBlock]:
         """Take all blocks that have arrived; if there are none, wait for the first.
 
         Args:
@@ -65,7 +65,7 @@ class BlockClient(Client):
     ) -> BlockStream:
         """Query a SOW topic and return a stream of blocks; see `sow`."""
 
-        def query(protocol: ClientProtocol) -> Request:
+        def query(protocol: ClientProtocol) -> PendingRequest:
             return protocol.in_blocks(protocol.sow(topic, **fields))
 
         return self._block_stream(self._ask(query, None))
@@ -82,7 +82,7 @@ class BlockClient(Client):
     ) -> BlockStream:
         """Subscribe to a topic that is not a queue, from a bookmark on; see `subscribe`."""
 
-        def subscribe(protocol: ClientProtocol) -> Request:
+        def subscribe(protocol: ClientProtocol) -> PendingRequest:
             return protocol.in_blocks(
                 protocol.subscribe(
                     topic,
@@ -96,6 +96,6 @@ class BlockClient(Client):
 
         return self._block_stream(self._ask(subscribe, None))
 
-    def _block_stream(self, request: Request) -> BlockStream:
+    def _block_stream(self, request: PendingRequest) -> BlockStream:
         assert request.inbox is not None  # noqa: S101 - both commands have one
         return BlockStream(self._stream_owner, request.inbox)

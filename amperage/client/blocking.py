@@ -25,8 +25,8 @@ from amperage.client.limits import DEFAULT_TIMEOUT
 from amperage.client.logon import LogonDialogue
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
-from amperage.client.sequence_numbers import Numbering, RefusalListener
-from amperage.client.state_lock import Guard
+from amperage.client.sequence_numbers import PublishSequence, RefusalListener
+from amperage.client.state_lock import ClientLock
 from amperage.client.uri import ServerUri, parse_uri
 from amperage.wire.header import Header
 
@@ -92,7 +92,7 @@ class Client(BlockingCommands):
         """
         self.close()
         where = uri if isinstance(uri, ServerUri) else parse_uri(uri)
-        numbering = Numbering(PublishStore(), self._on_refused) if self._on_refused else None
+        numbering = PublishSequence(PublishStore(), self._on_refused) if self._on_refused else None
         protocol = ClientProtocol(numbering, where.protocol)
         connection = BlockingConnection(
             protocol, where, self._guard, self._timeout_or(timeout), self._ssl_context
@@ -187,7 +187,7 @@ _LONGEST_FAREWELL = 1.0
 """Seconds to wait for the reading thread: its handler may wait for the caller of `close`."""
 
 
-def _read(connection: BlockingConnection, guard: Guard) -> None:
+def _read(connection: BlockingConnection, guard: ClientLock) -> None:
     """Run the reading thread."""
     guard.read_here()
     try:

@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from amperage.client.arguments import Body, all_bodies
+from amperage.client.arguments import MessageBody, all_bodies
 from amperage.client.blocking_stream import MessageStream, StreamOwner
 from amperage.client.command_shell import CommandShell, inbox_of
-from amperage.client.commands import MESSAGES_A_WRITE, AckType, chunks
+from amperage.client.commands import MESSAGES_PER_WRITE, AckType, chunks
 from amperage.client.errors import (
     NotConnectedError,
     TimedOutError,
     again,
 )
-from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.queue_acks import DEFAULT_DELAY
-from amperage.client.sequence_numbers import Numbering
-from amperage.client.state_lock import Guard
+from amperage.client.sequence_numbers import PublishSequence
+from amperage.client.state_lock import ClientLock
 from amperage.client.time_limit import TimeLimit
 from amperage.wire.header import Header
 
@@ -44,7 +44,7 @@ class BlockingCommands(CommandShell):
 
     def __init__(self, timeout: float) -> None:
         super().__init__(timeout)
-        self._guard = Guard()
+        self._guard = ClientLock()
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +73,7 @@ class BlockingCommands(CommandShell):
     def publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         *,
         delta: bool = False,
         correlation_id: str | None = None,
@@ -115,7 +115,7 @@ class BlockingCommands(CommandShell):
     def delta_publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         *,
         correlation_id: str | None = None,
         expiration: int | None = None,
@@ -133,7 +133,7 @@ class BlockingCommands(CommandShell):
             sequence=sequence,
         )
 
-    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+    def publish_all(self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False) -> None:
         """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             self._make_room()
@@ -158,8 +158,8 @@ class BlockingCommands(CommandShell):
                 None omits a field.
             delta: whether the bodies are deltas.
         """
-        for start in range(0, len(bodies), MESSAGES_A_WRITE):
-            some = slice(start, start + MESSAGES_A_WRITE)
+        for start in range(0, len(bodies), MESSAGES_PER_WRITE):
+            some = slice(start, start + MESSAGES_PER_WRITE)
             chosen = {name: values[some] for name, values in fields.items()}
             part = (topics[some], bodies[some], chosen)
             self._make_room()
@@ -170,7 +170,7 @@ class BlockingCommands(CommandShell):
     def confirmed_publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         ack: AckType = "persisted",
         *,
         delta: bool = False,
@@ -230,7 +230,7 @@ class BlockingCommands(CommandShell):
         self._ask(lambda protocol: protocol.flush(), limit)
         protocol.refusals.raise_if_any()
 
-    def _wait_for_store(self, numbering: Numbering, limit: TimeLimit) -> None:
+    def _wait_for_store(self, numbering: PublishSequence, limit: TimeLimit) -> None:
         """Wait until all published messages are answered, or can no longer be answered."""
         settled = self._store_settled(numbering)
         self._wait_until(settled.is_met, limit, settled.what)
@@ -394,7 +394,7 @@ class BlockingCommands(CommandShell):
         timeout: float | None = None,
         filter: str | None = None,
         sow_keys: Iterable[str] | None = None,
-        body: Body | None = None,
+        body: MessageBody | None = None,
         options: str | None = None,
         sequence: int | None = None,
         persisted: bool = False,
@@ -472,7 +472,7 @@ class BlockingCommands(CommandShell):
         """
         self._ask(lambda protocol: protocol.flush_acks(), timeout)
 
-    def _settle(self, inbox: Inbox, message: Message, options: str | None) -> None:
+    def _settle(self, inbox: StreamInbox, message: Message, options: str | None) -> None:
         """Report the outcome of a queue message; see `Commands.settle`."""
         self._send(lambda protocol: protocol.settle(inbox, message, options, time.monotonic()))
 
@@ -492,7 +492,7 @@ class BlockingCommands(CommandShell):
         """
         self._ask(lambda protocol: protocol.heartbeat(interval), timeout)
         with self._guard.turn():
-            self._notice_silence(float(interval * HEARTBEATS_MISSED))
+            self._notice_silence(float(interval * MAX_MISSED_HEARTBEATS))
 
     # Waiting
 
@@ -537,8 +537,8 @@ class BlockingCommands(CommandShell):
         return result
 
     def _ask(
-        self, command: Callable[[ClientProtocol], Request], timeout: float | TimeLimit | None
-    ) -> Request:
+        self, command: Callable[[ClientProtocol], PendingRequest], timeout: float | TimeLimit | None
+    ) -> PendingRequest:
         """Send a command and wait for its answer; raise the error if the server refuses it."""
         limit = self._limit(timeout)
         request = self._send(command)
@@ -547,7 +547,7 @@ class BlockingCommands(CommandShell):
             raise again(request.error)
         return request
 
-    def _stream(self, request: Request) -> MessageStream:
+    def _stream(self, request: PendingRequest) -> MessageStream:
         return MessageStream(self._stream_owner, inbox_of(request))
 
     @property

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from amperage.client.backpressure import Backlog
+from amperage.client.backpressure import StreamBacklog
 from amperage.client.channels import Channel, channel_for
 from amperage.client.errors import (
     ClientError,
@@ -30,10 +30,10 @@ from amperage.client.errors import (
     TimedOutError,
     again,
 )
-from amperage.client.limits import HEARTBEATS_MISSED
+from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.protocol import ClientProtocol
 from amperage.client.sockets import no_connection, open_socket
-from amperage.client.state_lock import Guard
+from amperage.client.state_lock import ClientLock
 from amperage.client.uri import ServerUri
 
 _READ_SIZE: Final = 128 * 1024
@@ -69,7 +69,7 @@ class BlockingConnection:
         self,
         protocol: ClientProtocol,
         uri: ServerUri,
-        guard: Guard,
+        guard: ClientLock,
         timeout: float,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
@@ -83,7 +83,7 @@ class BlockingConnection:
         self._channel: Channel | None = channel_for(uri)
         self._encoded = bytearray()
         self._sent = 0
-        self._backlog = Backlog()
+        self._backlog = StreamBacklog()
         self._heard = self._beaten = time.monotonic()
         self._silence_allowed: float | None = None
         self._starved: float | None = None  # when a stream began to wait while others are full
@@ -277,7 +277,7 @@ class BlockingConnection:
         now = time.monotonic()
         self._heard = now  # the server is not silent: we do not read
         allowed = self._silence_allowed
-        if allowed is not None and now - self._beaten >= allowed / HEARTBEATS_MISSED:
+        if allowed is not None and now - self._beaten >= allowed / MAX_MISSED_HEARTBEATS:
             self._beaten = now
             self._protocol.beat()
             self._send_some()

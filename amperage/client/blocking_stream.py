@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 from amperage.client.arguments import seconds
 from amperage.client.errors import ClientError, ConnectionLostError
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox
-from amperage.client.streams import Stream
+from amperage.client.pending_requests import StreamInbox
+from amperage.client.streams import BaseStream
 from amperage.client.time_limit import TimeLimit
 
 
@@ -26,11 +26,11 @@ class StreamOwner(NamedTuple):
     """
 
     wait_for_news: Callable[[Callable[[], bool], TimeLimit], None]
-    settle: Callable[[Inbox, Message, str | None], None]
+    settle: Callable[[StreamInbox, Message, str | None], None]
     unsubscribe: Callable[[str, float | None], None]
 
 
-class MessageStream(Stream):
+class MessageStream(BaseStream):
     """The messages of one subscription or query, as an iterator.
 
     Iteration waits for the next message. It ends after the last record of a query, after
@@ -40,7 +40,7 @@ class MessageStream(Stream):
     As a context manager, it ends the subscription or query on exit.
     """
 
-    def __init__(self, owner: StreamOwner, inbox: Inbox) -> None:
+    def __init__(self, owner: StreamOwner, inbox: StreamInbox) -> None:
         super().__init__(inbox)
         self._owner = owner
 

@@ -24,7 +24,7 @@ REASON: Final = "reason"
 _SIZE_OF_PLACE: Final = 8
 
 
-class Texts(NamedTuple):
+class BlockTexts(NamedTuple):
     """A header field of each message of a block.
 
     Attributes:
@@ -39,7 +39,7 @@ class Texts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MessageBlock:
     """Consecutive messages, records or marks.
 
     Attributes:
@@ -55,14 +55,14 @@ class Block:
     data: bytes
     starts: bytes | bytearray
     ends: bytes | bytearray
-    texts: Mapping[str, Texts]
+    texts: Mapping[str, BlockTexts]
     common: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.starts) // _SIZE_OF_PLACE
 
 
-def block_of(messages: Sequence[Message]) -> Block:
+def block_of(messages: Sequence[Message]) -> MessageBlock:
     """Return a block of messages."""
     sizes = [len(message.body) for message in messages]
     borders = array("q", accumulate(sizes, initial=0))
@@ -75,12 +75,12 @@ def block_of(messages: Sequence[Message]) -> Block:
             ]
             offsets = array("i", accumulate(map(len, encoded), initial=0))
             valid = bytes(value is not None for value in values)
-            texts[name] = Texts(valid, offsets.tobytes(), b"".join(encoded))
+            texts[name] = BlockTexts(valid, offsets.tobytes(), b"".join(encoded))
     data = b"".join(message.body for message in messages)
-    return Block(data, borders[:-1].tobytes(), borders[1:].tobytes(), texts)
+    return MessageBlock(data, borders[:-1].tobytes(), borders[1:].tobytes(), texts)
 
 
-def block_of_records(batch: Header, content: bytes) -> Block:
+def block_of_records(batch: Header, content: bytes) -> MessageBlock:
     """Return the records of a `sow` frame as a block; see `split_batch`.
 
     Raises:
@@ -91,16 +91,16 @@ def block_of_records(batch: Header, content: bytes) -> Block:
         return block_of(list(split_batch(batch, content)))
     starts, ends, texts = found
     common = {"topic": batch.topic, "timestamp": batch.timestamp}
-    return Block(
+    return MessageBlock(
         content,
         starts,
         ends,
-        {name: Texts(*columns) for name, columns in texts.items()},
+        {name: BlockTexts(*columns) for name, columns in texts.items()},
         {name: text for name, text in common.items() if text is not None},
     )
 
 
-def block_of_publications(frames: list[Frame], first: int) -> tuple[str, Block] | None:
+def block_of_publications(frames: list[Frame], first: int) -> tuple[str, MessageBlock] | None:
     """Return publications from a frame on, as a block.
 
     Args:
@@ -115,6 +115,6 @@ def block_of_publications(frames: list[Frame], first: int) -> tuple[str, Block] 
     if found is None:
         return None
     ids, data, starts, ends, texts = found
-    return ids.decode(), Block(
-        data, starts, ends, {name: Texts(*columns) for name, columns in texts.items()}
+    return ids.decode(), MessageBlock(
+        data, starts, ends, {name: BlockTexts(*columns) for name, columns in texts.items()}
     )

@@ -62,7 +62,7 @@ _LATELY: Final = 10_000
 """The number of messages (up to twice as many) for which a publisher counts as recently active."""
 
 
-class Had(NamedTuple):
+class PublisherProgress(NamedTuple):
     """The messages received from one publisher.
 
     Attributes:
@@ -272,12 +272,12 @@ class BookmarkTrail:
         places = (f"{log}|{txid}|" for log, txid in self._places.items())
         return SafePoint(self._received, self._safe, tuple(places))
 
-    def had(self) -> Iterator[Had]:
+    def had(self) -> Iterator[PublisherProgress]:
         """Yield the messages received from each publisher; the last active one comes last."""
         for publisher, latest in self._latest.items():
-            yield Had(publisher, latest, tuple(self._holes.get(publisher, ())))
+            yield PublisherProgress(publisher, latest, tuple(self._holes.get(publisher, ())))
 
-    def restore(self, had: Had) -> None:
+    def restore(self, had: PublisherProgress) -> None:
         """Restore the messages received from a publisher, which counts as recently active."""
         self._heard.add(had.publisher)
         self._latest[had.publisher] = had.latest

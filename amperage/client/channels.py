@@ -23,7 +23,7 @@ from websockets.uri import parse_uri
 from amperage.client.errors import ProtocolError
 from amperage.client.uri import AMPS, ServerUri
 from amperage.wire.compression import Compression
-from amperage.wire.framing import MAXIMUM_FRAME, FrameError, frame
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, FrameError, frame
 from amperage.wire.legacy.caller import LegacyCaller
 from amperage.wire.legacy.dialects import DIALECTS
 
@@ -147,7 +147,7 @@ class WebsocketChannel:
             extensions=[ClientPerMessageDeflateFactory()]
             if uri.options.get("compression")
             else None,
-            max_size=MAXIMUM_FRAME,
+            max_size=MAX_AMPS_FRAME_SIZE,
             logger=_SILENT,
         )
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, Unpack
 
 from amperage.client.arguments import (
-    Body,
+    MessageBody,
     all_bodies,
     body_bytes,
     check_interval,
@@ -35,11 +35,11 @@ from amperage.client.commands import (
     subscribe_header,
     with_fields,
 )
-from amperage.client.limits import LARGEST_BODY
+from amperage.client.limits import MAX_BODY_SIZE
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
-from amperage.client.sequence_numbers import Numbering, RefusalCount
+from amperage.client.sequence_numbers import PublishSequence, RefusalCount
 from amperage.client.version import installed_version
 from amperage.wire.header import Header
 
@@ -62,7 +62,7 @@ class Commands(ABC):
         refusals: the refused messages that `flush` raises an error for.
     """
 
-    def __init__(self, numbering: Numbering | None) -> None:
+    def __init__(self, numbering: PublishSequence | None) -> None:
         self.numbering = numbering
         self.refusals = RefusalCount() if numbering is None else numbering.refusals
         self._acks = AckBatches()
@@ -72,11 +72,11 @@ class Commands(ABC):
         """Raise the reason if the connection is closed."""
 
     @abstractmethod
-    def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> Request:
+    def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> PendingRequest:
         """Send a command that is answered, when all the awaited acknowledgements have arrived."""
 
     @abstractmethod
-    def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> Request:
+    def _open(self, header: Header, handed_out: Iterable[AckType] | None) -> PendingRequest:
         """Send a command that opens an inbox.
 
         Acknowledgements of the types in `handed_out` are put into it between the messages.
@@ -107,7 +107,7 @@ class Commands(ABC):
         """Publish a message."""
 
     @abstractmethod
-    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         """Publish a message and request an acknowledgement."""
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Commands(ABC):
         *,
         correlation_id: str | None = None,
         options: str | None = None,
-    ) -> Request:
+    ) -> PendingRequest:
         """Open the session. The server accepts one successful logon per connection."""
         header = Header(
             command="logon",
@@ -140,7 +140,7 @@ class Commands(ABC):
     def publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         *,
         delta: bool = False,
         correlation_id: str | None = None,
@@ -154,7 +154,7 @@ class Commands(ABC):
             ValueError: a sequence number is given, but the publish store assigns them.
         """
         self._check_open()
-        data = body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
+        data = body if type(body) is bytes and len(body) <= MAX_BODY_SIZE else body_bytes(body)
         if correlation_id is None and expiration is None and sow_key is None and sequence is None:
             self._publish_plain(topic, data, delta)
             return
@@ -168,11 +168,11 @@ class Commands(ABC):
         )
         self._publish(header, data)
 
-    def publish_all(self, topic: str, bodies: Iterable[Body], *, delta: bool = False) -> None:
+    def publish_all(self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False) -> None:
         """Publish many messages to one topic: all of them, or none if one is invalid."""
         self._check_open()
         made = [
-            body if type(body) is bytes and len(body) <= LARGEST_BODY else body_bytes(body)
+            body if type(body) is bytes and len(body) <= MAX_BODY_SIZE else body_bytes(body)
             for body in all_bodies(bodies)
         ]
         self._publish_all(topic, made, delta)
@@ -195,12 +195,12 @@ class Commands(ABC):
     def confirmed_publish(
         self,
         topic: str,
-        body: Body,
+        body: MessageBody,
         ack: AckType,
         *,
         delta: bool = False,
         **fields: Unpack[PublishFields],
-    ) -> Request:
+    ) -> PendingRequest:
         """Publish a message and request an acknowledgement."""
         self._check_open()
         data = body_bytes(body)
@@ -217,7 +217,7 @@ class Commands(ABC):
         ack_batch: int | None = None,
         ack_delay: float = DEFAULT_DELAY,
         **fields: Unpack[SubscribeFields],
-    ) -> Request:
+    ) -> PendingRequest:
         """Create a subscription, or change the one with the same id."""
         header = subscribe_header(topic, delta=delta, **fields)
         if number("ack_batch", ack_batch) == 0:
@@ -234,7 +234,7 @@ class Commands(ABC):
         *,
         acks: Iterable[AckType] | None = None,
         **fields: Unpack[QueryFields],
-    ) -> Request:
+    ) -> PendingRequest:
         """Query a SOW topic. The inbox ends with the last record."""
         return self._open(query_header("sow", topic, **fields), acks)
 
@@ -245,7 +245,7 @@ class Commands(ABC):
         delta: bool = False,
         acks: Iterable[AckType] | None = None,
         **fields: Unpack[QueryAndSubscribeFields],
-    ) -> Request:
+    ) -> PendingRequest:
         """Query a SOW topic and subscribe to it, with no gap between."""
         command = "sow_and_delta_subscribe" if delta else "sow_and_subscribe"
         return self._open(query_header(command, topic, **fields), acks)
@@ -254,10 +254,10 @@ class Commands(ABC):
         self,
         topic: str,
         *,
-        body: Body | None = None,
+        body: MessageBody | None = None,
         persisted: bool = False,
         **fields: Unpack[DeleteFields],
-    ) -> Request:
+    ) -> PendingRequest:
         """Delete records. The `stats` acknowledgement has their number."""
         if fields.get("sequence") is not None and self.numbering is not None:
             raise ValueError("the publish store numbers what is sent; leave out sequence")
@@ -275,11 +275,11 @@ class Commands(ABC):
 
     def confirmed_acknowledge(
         self, topic: str, bookmarks: Iterable[str], options: str | None = None
-    ) -> Request:
+    ) -> PendingRequest:
         """Acknowledge queue messages (or `cancel` or `expire` them), and request an answer."""
         return self._send(acknowledge_header(topic, bookmarks, options), awaited=("processed",))
 
-    def settle(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
+    def settle(self, inbox: StreamInbox, message: Message, options: str | None, now: float) -> None:
         """Report the outcome of a queue message.
 
         An acknowledgement is sent with the next batch, any other outcome at once.
@@ -298,7 +298,7 @@ class Commands(ABC):
             inbox.redelivery.settled(message, options)
         self._tell_queue(inbox, message, options, now)
 
-    def _tell_queue(self, inbox: Inbox, message: Message, options: str | None, now: float) -> None:
+    def _tell_queue(self, inbox: StreamInbox, message: Message, options: str | None, now: float) -> None:
         bookmark = message.bookmark or ""
         if options is not None:
             self._emit(acknowledge_header(message.topic, [bookmark], options))
@@ -318,7 +318,7 @@ class Commands(ABC):
         for topic, bookmarks in self._acks.take():
             self._emit(acknowledge_header(topic, bookmarks, None))
 
-    def unsubscribe(self, inbox_id: str) -> Request:
+    def unsubscribe(self, inbox_id: str) -> PendingRequest:
         """End the subscription or query with an id, or "all" of them. Inboxes end at once."""
         required_text("stream_id", inbox_id)
         self.send_acks()
@@ -329,7 +329,7 @@ class Commands(ABC):
         self._close_inboxes(inbox_id)
         return request
 
-    def flush(self) -> Request:
+    def flush(self) -> PendingRequest:
         """Request an answer for when earlier commands are processed and publishes are stored.
 
         The server acknowledges and refuses numbered publishes one by one; for publishes without a
@@ -342,12 +342,12 @@ class Commands(ABC):
             Header(command="flush", short_options="refusals"), awaited=("completed", "persisted")
         )
 
-    def flush_acks(self) -> Request:
+    def flush_acks(self) -> PendingRequest:
         """Request an answer for when all acknowledgements of queue messages are stored durably."""
         self.send_acks()
         return self._send(Header(command="flush"), awaited=("persisted",))
 
-    def heartbeat(self, interval: int) -> Request:
+    def heartbeat(self, interval: int) -> PendingRequest:
         """Start to exchange heartbeats every `interval` seconds; ours answer the server's."""
         check_interval("interval", interval)
         return self._send(

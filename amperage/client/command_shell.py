@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from amperage.client.arguments import seconds
 from amperage.client.errors import NotConnectedError, PublishStoreFullError
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
-from amperage.client.sequence_numbers import Numbering
+from amperage.client.sequence_numbers import PublishSequence
 from amperage.client.time_limit import TimeLimit
 
 
-class Condition(NamedTuple):
+class WaitCondition(NamedTuple):
     """A condition that a command waits for.
 
     Attributes:
@@ -52,11 +52,11 @@ class CommandShell(ABC):
     def _limit(self, timeout: float | TimeLimit | None) -> TimeLimit:
         return timeout if isinstance(timeout, TimeLimit) else TimeLimit(self._timeout_or(timeout))
 
-    def _store_settled(self, numbering: Numbering) -> Condition:
+    def _store_settled(self, numbering: PublishSequence) -> WaitCondition:
         """Return the condition that all published messages are answered, or no longer can be."""
         protocol = self._protocol
         last = numbering.store.last_sequence
-        return Condition(
+        return WaitCondition(
             lambda: numbering.is_settled(last) or protocol.is_closed,
             f"the acknowledgement of message {last}",
         )
@@ -66,10 +66,10 @@ class CommandShell(ABC):
         numbering = self._protocol.numbering
         return None if numbering is None or not numbering.store.is_full else numbering.store
 
-    def _store_has_room(self, store: PublishStorage) -> Condition:
+    def _store_has_room(self, store: PublishStorage) -> WaitCondition:
         """Return the condition that the store has room, or that the connection is closed."""
         protocol = self._protocol
-        return Condition(lambda: not store.is_full or protocol.is_closed, "room")
+        return WaitCondition(lambda: not store.is_full or protocol.is_closed, "room")
 
     def _no_room(self, store: PublishStorage) -> PublishStoreFullError:
         return PublishStoreFullError(
@@ -78,7 +78,7 @@ class CommandShell(ABC):
         )
 
 
-def inbox_of(request: Request) -> Inbox:
+def inbox_of(request: PendingRequest) -> StreamInbox:
     """Return the inbox of a request, for a stream.
 
     Raises:

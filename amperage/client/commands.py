@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from amperage.client.arguments import choice, joined, number, required_text, text, texts
-from amperage.client.limits import LARGEST_HEADER
+from amperage.client.limits import MAX_COMMAND_HEADER_SIZE
 from amperage.wire.header import Header, encode_header, json_text
 
 AckType = Literal["received", "processed", "persisted", "completed", "stats"]
@@ -25,7 +25,7 @@ _QUERY_ACKS: Final = ("received", "processed", "completed", "stats")
 DEFAULT_BATCH_SIZE: Final = 10
 """Records per frame (AMPS Command Reference, sow: the default of client libraries)."""
 
-MESSAGES_A_WRITE: Final = 512
+MESSAGES_PER_WRITE: Final = 512
 
 _FIELDS_OF_PUBLISHES: Final = {"correlation_id": b"x", "expiration": b"e", "sow_key": b"k"}
 
@@ -79,7 +79,7 @@ class QueryAndSubscribeFields(QueryFields, total=False):
     sub_id: str | None
 
 
-class LogonOptions(TypedDict, total=False):
+class LogonParameters(TypedDict, total=False):
     """Options of each logon of a client that reconnects automatically.
 
     Attributes:
@@ -91,14 +91,14 @@ class LogonOptions(TypedDict, total=False):
     options: str | None
 
 
-def logon_options(given: LogonOptions | None) -> LogonOptions:
+def logon_options(given: LogonParameters | None) -> LogonParameters:
     """Check and return the logon options; an empty mapping for None.
 
     Raises:
         TypeError: an option is unknown, or is not text.
     """
     options = given or {}
-    unknown = sorted(options.keys() - LogonOptions.__annotations__.keys())
+    unknown = sorted(options.keys() - LogonParameters.__annotations__.keys())
     if unknown:
         raise TypeError(f"logon_options: unexpected {', '.join(unknown)}")
     text("correlation_id", options.get("correlation_id"))
@@ -107,9 +107,9 @@ def logon_options(given: LogonOptions | None) -> LogonOptions:
 
 
 def chunks(messages: Iterable[_T]) -> Iterator[list[_T]]:
-    """Yield messages in lists of at most `MESSAGES_A_WRITE`, for one write each."""
+    """Yield messages in lists of at most `MESSAGES_PER_WRITE`, for one write each."""
     remaining = iter(messages)
-    while chunk := list(islice(remaining, MESSAGES_A_WRITE)):
+    while chunk := list(islice(remaining, MESSAGES_PER_WRITE)):
         yield chunk
 
 
@@ -120,9 +120,9 @@ def encoded(header: Header) -> bytes:
         ValueError: it is larger than the servers' limit.
     """
     data = encode_header(header)
-    if len(data) > LARGEST_HEADER:
+    if len(data) > MAX_COMMAND_HEADER_SIZE:
         raise ValueError(
-            f"the header of a {header.command} has {len(data)} bytes, expected {LARGEST_HEADER}"
+            f"the header of a {header.command} has {len(data)} bytes, expected {MAX_COMMAND_HEADER_SIZE}"
             " at most: give the topic, filter, keys or bookmarks in smaller portions"
         )
     return data
@@ -133,7 +133,7 @@ def publish_ack(ack: str) -> str:
     return choice("ack", ack, _PUBLISH_ACKS)
 
 
-def acks_to_hand_out(command: str, acks: Iterable[str] | None) -> tuple[str, ...]:
+def stream_ack_types(command: str, acks: Iterable[str] | None) -> tuple[str, ...]:
     """Check and return the acknowledgements for a stream; a query's stream ends with the last."""
     choices = _QUERY_ACKS if command == "sow" else _ALL_ACKS
     return tuple(choice("acks", ack, choices) for ack in texts("acks", acks))
@@ -185,8 +185,8 @@ def with_fields(
             start if value is None else b"%b%b%b" % (start, key, json_text(check(name, value)))
             for start, value in zip(made, values, strict=True)
         ]
-    if max(map(len, made), default=0) > LARGEST_HEADER:
-        raise ValueError(f"the header of a publish has more than {LARGEST_HEADER} bytes")
+    if max(map(len, made), default=0) > MAX_COMMAND_HEADER_SIZE:
+        raise ValueError(f"the header of a publish has more than {MAX_COMMAND_HEADER_SIZE} bytes")
     return made
 
 

@@ -20,9 +20,9 @@ from functools import partial
 from struct import Struct
 from typing import Final, Self
 
-from amperage.client.bookmarks import MOST_RECENT, BookmarkTrail, Had, SafePoint
+from amperage.client.bookmarks import MOST_RECENT, BookmarkTrail, PublisherProgress, SafePoint
 from amperage.client.errors import StoreError
-from amperage.client.record_log import RecordLog, Sync
+from amperage.client.record_log import RecordLog, SyncPolicy
 from amperage.wire.bookmarks import EPOCH
 
 _MAGIC: Final = b"AMPRBMK2"
@@ -37,7 +37,7 @@ _MOST_AHEAD: Final = 16
 _logger: Final = logging.getLogger("amperage.client")
 
 
-class _Followed:
+class _SubscriptionState:
     """A subscription.
 
     Attributes:
@@ -90,9 +90,9 @@ class FileBookmarkStore:
         StoreError: the file cannot be used; the text has the reason.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: Sync = "never") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, sync: SyncPolicy = "never") -> None:
         self._lock = threading.Lock()
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _SubscriptionState] = {}
         self._log = RecordLog(path, _MAGIC, sync, _EARLIER)
         is_earlier = self._log.is_earlier
         for record in self._log.take_records():
@@ -143,7 +143,7 @@ class FileBookmarkStore:
                 before.ahead.clear()
                 if before.done.resume_from == trail.resume_from:
                     return
-            self._followed[sub_id] = _Followed(trail.start)
+            self._followed[sub_id] = _SubscriptionState(trail.start)
             self._write(_packed(_BEGUN, sub_id, trail.start))
 
     def close(self) -> None:
@@ -182,11 +182,11 @@ class FileBookmarkStore:
     def _read(self, record: bytes, *, is_earlier: bool) -> None:
         kind, sub_id, text = _unpacked(record)
         if kind == _BEGUN:
-            self._followed[sub_id] = _Followed(text)
+            self._followed[sub_id] = _SubscriptionState(text)
             return
         followed = self._followed.get(sub_id)
         if followed is None:
-            followed = self._followed[sub_id] = _Followed(EPOCH, is_whole=not is_earlier)
+            followed = self._followed[sub_id] = _SubscriptionState(EPOCH, is_whole=not is_earlier)
         match kind:
             case b"D":
                 followed.done.is_new(text)
@@ -221,15 +221,15 @@ def _unpacked(record: bytes) -> tuple[bytes, str, str]:
     return kind, content[:length].decode(), content[length:].decode()
 
 
-def _had_text(had: Had) -> str:
+def _had_text(had: PublisherProgress) -> str:
     holes = ",".join(f"{first}-{last}" for first, last in had.holes)
     return f"{had.publisher}|{had.latest}|{holes}"
 
 
-def _had(text: str) -> Had:
+def _had(text: str) -> PublisherProgress:
     publisher, latest, holes = text.split("|")
     pairs = (hole.partition("-") for hole in holes.split(",") if hole)
-    return Had(publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs))
+    return PublisherProgress(publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs))
 
 
 def _point_text(point: SafePoint) -> str:

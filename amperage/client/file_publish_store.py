@@ -22,7 +22,7 @@ from amperage.client.publish_store import (
     StoredMessage,
     size_of,
 )
-from amperage.client.record_log import RecordLog, Sync
+from amperage.client.record_log import RecordLog, SyncPolicy
 
 _MAGIC: Final = b"AMPRPUB1"
 _MESSAGE: Final = Struct("<cQI")  # kind, number, length of the header
@@ -55,7 +55,7 @@ class FilePublishStore(PublishStore):
         path: str | os.PathLike[str],
         *,
         capacity: int = DEFAULT_CAPACITY,
-        sync: Sync = "never",
+        sync: SyncPolicy = "never",
     ) -> None:
         super().__init__(capacity)
         self._uncommitted: list[StoredMessage] = []

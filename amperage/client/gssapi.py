@@ -47,14 +47,14 @@ class OidSet(ctypes.Structure):
     _fields_ = (("count", c_size_t), ("elements", POINTER(_Oid)))
 
 
-class Buffer(ctypes.Structure):
+class GssBuffer(ctypes.Structure):
     """A buffer for input, or for output of the library: `take` returns and frees the output."""
 
     _fields_ = (("length", c_size_t), ("value", c_void_p))
     kept: object
 
     @classmethod
-    def of(cls, content: bytes) -> Buffer:
+    def of(cls, content: bytes) -> GssBuffer:
         """Return a buffer for input."""
         kept = ctypes.create_string_buffer(content, len(content) or 1)
         made = cls(len(content), ctypes.addressof(kept))
@@ -155,7 +155,7 @@ def _words(status: int, kind: int) -> str:
     found: list[str] = []
     more = c_uint32()
     while len(found) < 8:  # there are one or two
-        text = Buffer()
+        text = GssBuffer()
         problem = library().gss_display_status(
             byref(c_uint32()), status, kind, byref(KERBEROS), byref(more), byref(text)
         )
@@ -167,7 +167,7 @@ def _words(status: int, kind: int) -> str:
     return "; ".join(found)
 
 
-class Handle:
+class GssHandle:
     """A handle of the library, released when this object is garbage-collected.
 
     Args:
@@ -188,17 +188,17 @@ def _give_back(pointer: c_void_p, release: str, arguments: tuple[object, ...]) -
         getattr(library(), release)(byref(c_uint32()), byref(pointer), *arguments)
 
 
-def name_handle() -> Handle:
+def name_handle() -> GssHandle:
     """Return a handle for a name."""
-    return Handle("gss_release_name")
+    return GssHandle("gss_release_name")
 
 
-def principal_name(principal: str) -> Handle:
+def principal_name(principal: str) -> GssHandle:
     """Return the name of a principal, taken verbatim; the default realm is added if missing."""
     return _import_name(principal, _PRINCIPAL_NAME)
 
 
-def service_name(spn: str) -> Handle:
+def service_name(spn: str) -> GssHandle:
     """Return the name of a service: `AMPS/host`, `AMPS/host:port` or `AMPS/host@REALM`.
 
     Without a realm, the library completes the host name and finds its realm as set in krb5.conf.
@@ -215,20 +215,20 @@ def service_name(spn: str) -> Handle:
     return _import_name(f"{service}@{host if port.isdigit() and host else place}", _HOST_BASED_NAME)
 
 
-def _import_name(text: str, form: _Oid) -> Handle:
+def _import_name(text: str, form: _Oid) -> GssHandle:
     name = name_handle()
-    given = Buffer.of(text.encode(errors="replace"))
+    given = GssBuffer.of(text.encode(errors="replace"))
     call("gss_import_name", byref(given), byref(form), byref(name.pointer))
     return name
 
 
-def shown(name: Handle) -> str:
+def shown(name: GssHandle) -> str:
     """Return a name as text, `user@REALM`.
 
     Raises:
         GssError: the name has no text.
     """
-    text = Buffer()
+    text = GssBuffer()
     call("gss_display_name", name.pointer, byref(text), None)
     return text.take().decode(errors="replace")
 
@@ -240,8 +240,8 @@ def mechanisms(*mechanisms: _Oid) -> OidSet:
 
 
 def acquire(
-    name: Handle | None, usage: int, store: Mapping[str, str], accepted: OidSet | None = None
-) -> Handle:
+    name: GssHandle | None, usage: int, store: Mapping[str, str], accepted: OidSet | None = None
+) -> GssHandle:
     """Acquire a credential.
 
     Args:
@@ -256,7 +256,7 @@ def acquire(
     pairs = [_Element(key.encode(), value.encode()) for key, value in store.items()]
     elements = (_Element * len(pairs))(*pairs)
     where = _Store(len(pairs), elements)
-    credential = Handle("gss_release_cred")
+    credential = GssHandle("gss_release_cred")
     call(
         "gss_acquire_cred_from",
         None if name is None else name.pointer,
@@ -281,10 +281,10 @@ class SecurityContext:
         is_complete: whether no further token of the other peer is needed.
     """
 
-    def __init__(self, advance: Callable[[Handle, Buffer, Buffer], int]) -> None:
+    def __init__(self, advance: Callable[[GssHandle, GssBuffer, GssBuffer], int]) -> None:
         self.is_complete = False
         self._advance = advance
-        self._handle = Handle("gss_delete_sec_context", None)
+        self._handle = GssHandle("gss_delete_sec_context", None)
 
     def step(self, token: bytes) -> bytes:
         """Process a token of the other peer.
@@ -298,8 +298,8 @@ class SecurityContext:
         Raises:
             GssError: one of the two peers does not accept the other.
         """
-        said = Buffer()
-        given = Buffer.of(token)
+        said = GssBuffer()
+        given = GssBuffer.of(token)
         try:
             major = self._advance(self._handle, given, said)
         finally:
@@ -308,7 +308,7 @@ class SecurityContext:
         return answer
 
 
-def initiate(spn: str, credential: Handle | None) -> SecurityContext:
+def initiate(spn: str, credential: GssHandle | None) -> SecurityContext:
     """Begin a logon to a service, with mutual authentication.
 
     Args:
@@ -320,7 +320,7 @@ def initiate(spn: str, credential: Handle | None) -> SecurityContext:
     """
     target = service_name(spn)
 
-    def advance(context: Handle, token: Buffer, said: Buffer) -> int:
+    def advance(context: GssHandle, token: GssBuffer, said: GssBuffer) -> int:
         return call(
             "gss_init_sec_context",
             None if credential is None else credential.pointer,
@@ -350,7 +350,7 @@ class KeytabIdentity:
     def __init__(self, keytab: str) -> None:
         self._store = {"client_keytab": keytab, "ccache": f"MEMORY:{uuid.uuid4()}"}
 
-    def acquire(self) -> Handle:
+    def acquire(self) -> GssHandle:
         """Acquire the credential of the principal.
 
         Raises:
@@ -359,7 +359,7 @@ class KeytabIdentity:
         return acquire(None, INITIATE, self._store)
 
 
-def owner(credential: Handle) -> str:
+def owner(credential: GssHandle) -> str:
     """Return the name of a credential's owner.
 
     Raises:

@@ -21,14 +21,14 @@ from amperage.client.backoff import Backoff
 from amperage.client.blocking_commands import BlockingCommands
 from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
 from amperage.client.command_shell import not_connected
-from amperage.client.commands import LogonOptions
+from amperage.client.commands import LogonParameters
 from amperage.client.commands import logon_options as checked_logon_options
 from amperage.client.errors import TimedOutError, again
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
-from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
-from amperage.client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
-from amperage.client.reconnect_thread import SessionKeeper, SessionOptions
+from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, MAX_MISSED_HEARTBEATS
+from amperage.client.publish_store import PublishStorage, PublishStore, warn_unpersisted_messages
+from amperage.client.reconnect_thread import ReconnectThread, SessionOptions
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.sequence_numbers import RefusalListener
@@ -86,7 +86,7 @@ class HAClient(BlockingCommands):
         timeout: float = DEFAULT_TIMEOUT,
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        logon_options: LogonOptions | None = None,
+        logon_options: LogonParameters | None = None,
     ) -> None:
         super().__init__(timeout)
         handler("on_refused", on_refused)
@@ -109,7 +109,7 @@ class HAClient(BlockingCommands):
             logon_options=checked_logon_options(logon_options),
             on_state=on_state,
         )
-        self._session: tuple[SessionKeeper, RecoveringProtocol] | None = None
+        self._session: tuple[ReconnectThread, RecoveringProtocol] | None = None
         self._server: ServerUri | None = None
         self._forgetting: weakref.finalize[[], HAClient] | None = None
 
@@ -135,10 +135,10 @@ class HAClient(BlockingCommands):
         claim_stores(self, publish_store=self.publish_store, bookmark_store=self.bookmark_store)
         protocol = RecoveringProtocol(self.publish_store, self.bookmark_store, self._on_refused)
         self._plan.restart()
-        keeper = SessionKeeper(self._guard, protocol, self._plan, self._options)
+        keeper = ReconnectThread(self._guard, protocol, self._plan, self._options)
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            keeper.silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
+            keeper.silence_allowed = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
         self._session = keeper, protocol
         self._forgetting = weakref.finalize(self, keeper.forget)
         self._forgetting.atexit = False
@@ -167,7 +167,7 @@ class HAClient(BlockingCommands):
             self._forgetting.detach()
         keeper.stop()
         release_stores(self, self.publish_store, self.bookmark_store)
-        warn_of_unpersisted(self.name, self.publish_store)
+        warn_unpersisted_messages(self.name, self.publish_store)
 
     @property
     def server(self) -> ServerUri | None:
@@ -213,7 +213,7 @@ class HAClient(BlockingCommands):
     def _protocol(self) -> RecoveringProtocol:
         return self._sessions()[1]
 
-    def _sessions(self) -> tuple[SessionKeeper, RecoveringProtocol]:
+    def _sessions(self) -> tuple[ReconnectThread, RecoveringProtocol]:
         if self._session is None:
             raise not_connected()
         return self._session

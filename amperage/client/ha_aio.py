@@ -22,7 +22,7 @@ from amperage.client.authentication import (
 from amperage.client.backoff import Backoff
 from amperage.client.bookmarks import BookmarkStorage, BookmarkStore
 from amperage.client.command_shell import not_connected
-from amperage.client.commands import LogonOptions
+from amperage.client.commands import LogonParameters
 from amperage.client.commands import logon_options as checked_logon_options
 from amperage.client.errors import (
     ClientError,
@@ -34,9 +34,9 @@ from amperage.client.errors import (
 from amperage.client.file_publish_store import check_client_name
 from amperage.client.ha_arguments import check_ha_arguments
 from amperage.client.handler_calls import HandlerCalls
-from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, HEARTBEATS_MISSED
+from amperage.client.limits import DEFAULT_HEARTBEAT, DEFAULT_TIMEOUT, MAX_MISSED_HEARTBEATS
 from amperage.client.logon import LogonDialogue
-from amperage.client.publish_store import PublishStorage, PublishStore, warn_of_unpersisted
+from amperage.client.publish_store import PublishStorage, PublishStore, warn_unpersisted_messages
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.sequence_numbers import AsyncRefusalListener
@@ -90,7 +90,7 @@ class AsyncHAClient(AsyncCommands):
         timeout: float = DEFAULT_TIMEOUT,
         authenticator: Authenticator | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        logon_options: LogonOptions | None = None,
+        logon_options: LogonParameters | None = None,
     ) -> None:
         super().__init__(timeout)
         handler("on_refused", on_refused, may_be_async=True)
@@ -133,7 +133,7 @@ class AsyncHAClient(AsyncCommands):
         self._plan.restart()
         if self._heartbeat is not None:
             protocol.set_heartbeat(self._heartbeat)
-            self._silence_allowed = float(self._heartbeat * HEARTBEATS_MISSED)
+            self._silence_allowed = float(self._heartbeat * MAX_MISSED_HEARTBEATS)
         self._begin_reconnecting()
         await self._wait_until(lambda: protocol.is_online, self._limit(timeout), "a session")
 
@@ -156,7 +156,7 @@ class AsyncHAClient(AsyncCommands):
         telling = self._telling
         if telling is not None and not telling.done() and telling is not asyncio.current_task():
             await telling
-        warn_of_unpersisted(self.name, self.publish_store)
+        warn_unpersisted_messages(self.name, self.publish_store)
 
     @property
     def server(self) -> ServerUri | None:

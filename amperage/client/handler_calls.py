@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
-from amperage.client.arguments import call_plainly
+from amperage.client.arguments import call_blocking_callback
 
 HandlerCall: TypeAlias = Callable[[], Awaitable[None] | None]
 """Calls the handler with its arguments."""
@@ -47,7 +47,7 @@ class HandlerCalls:
         """
         while self._calls:
             try:
-                call_plainly(self._name, self._calls[0])
+                call_blocking_callback(self._name, self._calls[0])
             finally:
                 self._calls.popleft()
 

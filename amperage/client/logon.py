@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from amperage.client.authentication import Authenticator, Credentials, MutualAuthenticator
-from amperage.client.commands import LogonOptions
+from amperage.client.commands import LogonParameters
 from amperage.client.errors import LogonError, again
-from amperage.client.limits import LOGON_ROUNDS
-from amperage.client.pending_requests import Request
+from amperage.client.limits import MAX_LOGON_ROUNDS
+from amperage.client.pending_requests import PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.uri import ServerUri
 from amperage.wire.header import Header
@@ -32,7 +32,7 @@ class LogonDialogue:
         name: str,
         uri: ServerUri,
         authenticator: Authenticator,
-        options: LogonOptions,
+        options: LogonParameters,
     ) -> None:
         self.answer: Header | None = None
         self._protocol = protocol
@@ -50,14 +50,14 @@ class LogonDialogue:
             CredentialsError: the authenticator has no credentials.
             LogonError: there have been too many rounds.
         """
-        if self._rounds == LOGON_ROUNDS:
-            raise LogonError("logon", f"the server asked for more than {LOGON_ROUNDS} rounds")
+        if self._rounds == MAX_LOGON_ROUNDS:
+            raise LogonError("logon", f"the server asked for more than {MAX_LOGON_ROUNDS} rounds")
         authenticator = self._authenticator
         make = authenticator.retry if self._rounds else authenticator.authenticate
         self._credentials = make(self._credentials)
         self._rounds += 1
 
-    def ask(self) -> Request:
+    def ask(self) -> PendingRequest:
         """Begin a round by sending the logon.
 
         Returns:
@@ -67,7 +67,7 @@ class LogonDialogue:
             self._name, *self._credentials, self._uri.message_type, **self._options
         )
 
-    def take_answer(self, request: Request) -> None:
+    def take_answer(self, request: PendingRequest) -> None:
         """End a round.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from amperage.client.blocks import Block, block_of
+from amperage.client.blocks import MessageBlock, block_of
 from amperage.client.errors import ClientError
 from amperage.client.message import Message
 from amperage.client.queue_acks import AckRules
@@ -13,7 +13,7 @@ from amperage.client.redelivery import Redelivery
 from amperage.wire.header import Header
 
 
-class Inbox:
+class StreamInbox:
     """The buffer for the messages of one subscription or query, until they are taken.
 
     Attributes:
@@ -49,9 +49,9 @@ class Inbox:
 
     def __init__(self, inbox_id: str) -> None:
         self.id = inbox_id
-        self.opened_by: Request | None = None
+        self.opened_by: PendingRequest | None = None
         self.messages: deque[Message] = deque()
-        self.blocks: deque[Block] | None = None
+        self.blocks: deque[MessageBlock] | None = None
         self.put: Callable[[Message], None] = self.messages.append
         self.on_done: Callable[[str], None] | None = None
         self.ack_rules = AckRules()
@@ -101,7 +101,7 @@ class Inbox:
                 self.messages.append(message)
 
 
-class Request:
+class PendingRequest:
     """A command that waits for its acknowledgements.
 
     Attributes:
@@ -140,7 +140,7 @@ class Request:
         *,
         awaited: frozenset[str],
         expected: frozenset[str],
-        inbox: Inbox | None = None,
+        inbox: StreamInbox | None = None,
     ) -> None:
         self.command = header.command
         self.header = header

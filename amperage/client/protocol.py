@@ -6,9 +6,9 @@
 A shell calls a command method, writes `output` to its socket, and passes the received bytes to
 `receive`. It gets the results by polling:
 
-- a command that is answered returns a `Request`, which is `done` when each acknowledgement that
+- a command that is answered returns a `PendingRequest`, which is `done` when each acknowledgement that
   it waits for has arrived, or a refusal;
-- a subscription or query also has an `Inbox`, which buffers its messages until they are taken.
+- a subscription or query also has an `StreamInbox`, which buffers its messages until they are taken.
 
 Acknowledgements are matched to requests by command id; those of publishes with a sequence number
 may be conflated and are matched by that number. Messages are matched to inboxes by subscription or
@@ -28,7 +28,7 @@ from typing import Final
 
 from amperage.client.blocks import block_of_publications, block_of_records
 from amperage.client.command_methods import Commands
-from amperage.client.commands import AckType, acks_to_hand_out, encoded, publish_header
+from amperage.client.commands import AckType, stream_ack_types, encoded, publish_header
 from amperage.client.errors import (
     ClientError,
     CommandError,
@@ -39,14 +39,14 @@ from amperage.client.errors import (
     command_error,
 )
 from amperage.client.message import Message, split_batch
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.queue_acks import effective_backlog
-from amperage.client.sequence_numbers import TEMPLATES_KEPT, Numbering, numbers_in
+from amperage.client.sequence_numbers import MAX_CACHED_TEMPLATES, PublishSequence, numbers_in
 from amperage.client.uri import AMPS
 from amperage.wire.framing import Frame, FrameError, FrameReader, frame, frame_head
 from amperage.wire.header import Header, HeaderError, decode_frame, encode_header
-from amperage.wire.header_template import FrameRun
-from amperage.wire.runs import RunReader
+from amperage.wire.header_template import FrameBatch
+from amperage.wire.runs import FrameBatchReader
 
 _AT_ONCE: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
@@ -69,15 +69,15 @@ class ClientProtocol(Commands):
         output: the output buffer; the shell removes the bytes that it has written.
     """
 
-    def __init__(self, numbering: Numbering | None = None, spoken: str = AMPS) -> None:
+    def __init__(self, numbering: PublishSequence | None = None, spoken: str = AMPS) -> None:
         super().__init__(numbering)
         self._spoken = spoken
         self.output = bytearray()
         self._reader = self._new_reader()
         self._opening = b""  # the first bytes received
-        self._requests: dict[str, Request] = {}
-        self._numbered: dict[int, Request] = {}
-        self._inboxes: dict[str, Inbox] = {}
+        self._requests: dict[str, PendingRequest] = {}
+        self._numbered: dict[int, PendingRequest] = {}
+        self._inboxes: dict[str, StreamInbox] = {}
         self._templates: dict[tuple[str, bool], bytes] = {}
         self._last_id = 0
         self._closed: ClientError | None = None
@@ -105,7 +105,7 @@ class ClientProtocol(Commands):
         """The number of messages that wait to be taken, in all inboxes."""
         return sum(inbox.waiting for inbox in self._inboxes.values())
 
-    def in_blocks(self, request: Request) -> Request:
+    def in_blocks(self, request: PendingRequest) -> PendingRequest:
         """Deliver the messages of a command as blocks. Call this at once after the command.
 
         Args:
@@ -239,14 +239,14 @@ class ClientProtocol(Commands):
         awaited: tuple[str, ...],
         handed_out: Iterable[str] = (),
         noted: Iterable[AckType] = (),
-        inbox: Inbox | None = None,
-    ) -> Request:
+        inbox: StreamInbox | None = None,
+    ) -> PendingRequest:
         self._check_open()
         command_id = header.command_id = header.command_id or self._next_id()
         expected = dict.fromkeys((*awaited, *handed_out))
         header.acks = ",".join(dict.fromkeys((*expected, *noted)))
         encoded(header)  # raises for an invalid header, before the request is stored
-        request = Request(
+        request = PendingRequest(
             header,
             body,
             command_id,
@@ -300,7 +300,7 @@ class ClientProtocol(Commands):
             store.commit()
         self._emit_messages(b"".join(parts))
 
-    def _confirmed(self, header: Header, body: bytes, ack: str) -> Request:
+    def _confirmed(self, header: Header, body: bytes, ack: str) -> PendingRequest:
         if self.numbering is None:
             return self._send(header, body, awaited=(ack,))
         self._check_numbers()
@@ -308,7 +308,7 @@ class ClientProtocol(Commands):
         header.acks = ack
         message = self.numbering.with_header(header, body)
         awaited = frozenset((ack,))
-        request = Request(header, body, command_id, awaited=awaited, expected=awaited)
+        request = PendingRequest(header, body, command_id, awaited=awaited, expected=awaited)
         self._requests[command_id] = self._numbered[message.sequence] = request
         self._emit_messages(frame(message.header, message.body))
         return request
@@ -326,7 +326,7 @@ class ClientProtocol(Commands):
         header: Header,
         handed_out: Iterable[AckType] | None,
         noted: Iterable[AckType] = (),
-    ) -> Request:
+    ) -> PendingRequest:
         """Send a command with an inbox: a new one, or the existing one of the command's id.
 
         Args:
@@ -342,11 +342,11 @@ class ClientProtocol(Commands):
             header.sub_id = inbox_id
         if header.command.startswith("sow"):
             header.query_id = inbox_id
-        inbox = self._inboxes.get(inbox_id) or Inbox(inbox_id)
+        inbox = self._inboxes.get(inbox_id) or StreamInbox(inbox_id)
         request = self._send(
             header,
             awaited=("processed",),
-            handed_out=acks_to_hand_out(header.command, handed_out),
+            handed_out=stream_ack_types(header.command, handed_out),
             noted=noted,
             inbox=inbox,
         )
@@ -359,7 +359,7 @@ class ClientProtocol(Commands):
         """Return the header of a publish without options: the same for every message of a topic."""
         template = self._templates.get((topic, delta))
         if template is None:
-            if len(self._templates) >= TEMPLATES_KEPT:
+            if len(self._templates) >= MAX_CACHED_TEMPLATES:
                 self._templates.clear()
             template = encoded(publish_header(topic, delta=delta))
             self._templates[topic, delta] = template
@@ -373,7 +373,7 @@ class ClientProtocol(Commands):
         With numbering, the server may acknowledge each message; such acknowledgements differ only
         by the number, and are read in runs.
         """
-        return FrameReader() if self.numbering is None else RunReader()
+        return FrameReader() if self.numbering is None else FrameBatchReader()
 
     def _cut(self, data: bytes) -> list[Frame]:
         reader = self._reader
@@ -439,7 +439,7 @@ class ClientProtocol(Commands):
             if inbox is not None:
                 self._put(inbox, message)
 
-    def _put(self, inbox: Inbox, message: Message) -> None:
+    def _put(self, inbox: StreamInbox, message: Message) -> None:
         """Put a message into an inbox, unless a queue redelivers it after it was acknowledged.
 
         The acknowledgement of such a message is sent again.
@@ -532,7 +532,7 @@ class ClientProtocol(Commands):
         if self.numbering is not None:
             self.numbering.store.logged_on(*numbers_in(answer))
 
-    def _fail(self, request: Request, header: Header) -> None:
+    def _fail(self, request: PendingRequest, header: Header) -> None:
         if request.sequence is not None and self.numbering is not None:
             self.numbering.take_refusal(request.sequence, header, is_awaited=True)
         request.error = command_error(request.command_name, header.reason, header.detail)
@@ -541,7 +541,7 @@ class ClientProtocol(Commands):
             self._close_inbox(request.inbox.id, request.error)
         self._settle(request)
 
-    def _settle(self, request: Request) -> None:
+    def _settle(self, request: PendingRequest) -> None:
         """Remove a request that is complete; a subscription's stays as long as its inbox."""
         if not request.complete:
             return
@@ -566,7 +566,7 @@ class ClientProtocol(Commands):
             del self._requests[command_id]
 
 
-def _worth_taking(run: FrameRun) -> list[Frame]:
+def _worth_taking(run: FrameBatch) -> list[Frame]:
     """Return the frames of a run; of acks that can be conflated, only the last."""
     frames = list(run.frames())
     if run.digits:

@@ -180,7 +180,7 @@ class PublishStore:
         self._last = max(self._last, highest)
 
 
-def warn_of_unpersisted(client_name: str, store: PublishStorage) -> None:
+def warn_unpersisted_messages(client_name: str, store: PublishStorage) -> None:
     """Log a warning if a client is closed before its messages are known to be persisted."""
     if left := len(store):
         _log.warning(

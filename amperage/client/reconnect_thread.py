@@ -17,16 +17,16 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from amperage.client.arguments import call_plainly
+from amperage.client.arguments import call_blocking_callback
 from amperage.client.authentication import Authenticator
 from amperage.client.blocking_connection import BlockingConnection
-from amperage.client.commands import LogonOptions
+from amperage.client.commands import LogonParameters
 from amperage.client.errors import ClientError, GaveUpError, NotConnectedError
 from amperage.client.logon import LogonDialogue
 from amperage.client.reconnection import Reconnection
 from amperage.client.recovery import RecoveringProtocol
 from amperage.client.servers import Server
-from amperage.client.state_lock import Guard
+from amperage.client.state_lock import ClientLock
 from amperage.client.states import ConnectionEvent, ConnectionState, StateListener
 from amperage.client.uri import ServerUri
 
@@ -53,11 +53,11 @@ class SessionOptions:
     timeout: float
     authenticator: Authenticator
     ssl_context: ssl.SSLContext | None
-    logon_options: LogonOptions
+    logon_options: LogonParameters
     on_state: StateListener | None
 
 
-class SessionKeeper:
+class ReconnectThread:
     """Maintains a session, in a background thread.
 
     Args:
@@ -74,7 +74,7 @@ class SessionKeeper:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: ClientLock,
         protocol: RecoveringProtocol,
         plan: Reconnection,
         options: SessionOptions,
@@ -128,7 +128,7 @@ class SessionKeeper:
         """Call the listener with a change of state."""
         if self._options.on_state is not None:
             event = ConnectionEvent(state, server, error)
-            call_plainly("on_state", self._options.on_state, event)
+            call_blocking_callback("on_state", self._options.on_state, event)
 
     # In the thread
 

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from amperage.client.errors import StoreError
 
-Sync = Literal["never", "always"]
+SyncPolicy = Literal["never", "always"]
 """When writes are forced to the disk: "never" leaves that to the operating system, so that records
 survive a crash of the process; with "always", they also survive a failure of the machine."""
 
@@ -37,7 +37,7 @@ class RecordLog:
     Args:
         path: the file; it is created if missing.
         magic: the first eight bytes of such a file.
-        sync: see `Sync`.
+        sync: see `SyncPolicy`.
         earlier: the first eight bytes of files in an earlier version of the format, which can be
             read, too.
 
@@ -56,7 +56,7 @@ class RecordLog:
         self,
         path: str | os.PathLike[str],
         magic: bytes,
-        sync: Sync = "never",
+        sync: SyncPolicy = "never",
         earlier: bytes | None = None,
     ) -> None:
         if sync not in ("never", "always"):

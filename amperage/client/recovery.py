@@ -30,19 +30,19 @@ from amperage.client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from amperage.client.commands import AckType, encoded
 from amperage.client.errors import ClientError, NotConnectedError
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.queue_acks import UnconfirmedAcks
 from amperage.client.resubscription import (
     again,
     changed,
-    gives_back,
+    returns_leases,
     is_change,
     places_none,
     replaces,
 )
-from amperage.client.sequence_numbers import AsyncRefusalListener, Numbering, numbers_in
+from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence, numbers_in
 from amperage.wire.framing import frame, frame_head
 from amperage.wire.header import Header
 
@@ -70,7 +70,7 @@ class RecoveringProtocol(ClientProtocol):
         bookmarks: BookmarkStorage,
         on_refused: AsyncRefusalListener | None = None,
     ) -> None:
-        self.messages = Numbering(store, on_refused)
+        self.messages = PublishSequence(store, on_refused)
         super().__init__(self.messages)
         self.is_online = False
         self._store = store
@@ -139,7 +139,7 @@ class RecoveringProtocol(ClientProtocol):
             if self._is_unrepeatable(request):
                 self._abandon(request, error)
 
-    def _is_unrepeatable(self, request: Request) -> bool:
+    def _is_unrepeatable(self, request: PendingRequest) -> bool:
         match request.command:
             case "logon":
                 return not request.done
@@ -150,7 +150,7 @@ class RecoveringProtocol(ClientProtocol):
             case _:
                 return False
 
-    def _abandon(self, request: Request, error: ClientError) -> None:
+    def _abandon(self, request: PendingRequest, error: ClientError) -> None:
         if not request.done:
             request.error = error
         if request.inbox is not None:
@@ -160,7 +160,7 @@ class RecoveringProtocol(ClientProtocol):
 
     # Subscriptions
 
-    def heartbeat(self, interval: int) -> Request:
+    def heartbeat(self, interval: int) -> PendingRequest:
         """Start to exchange heartbeats every `interval` seconds, in this and later sessions."""
         self.set_heartbeat(interval)
         return super().heartbeat(interval)
@@ -174,7 +174,7 @@ class RecoveringProtocol(ClientProtocol):
         header: Header,
         handed_out: Iterable[AckType] | None,
         noted: Iterable[AckType] = (),
-    ) -> Request:
+    ) -> PendingRequest:
         named, is_known = header.sub_id, header.sub_id in self._inboxes
         trail: BookmarkTrail | None = None
         if header.bookmark is not None and header.command != "sow":
@@ -192,7 +192,7 @@ class RecoveringProtocol(ClientProtocol):
             self._replacing[request.command_id] = trail
         return request
 
-    def _follow(self, inbox: Inbox, trail: BookmarkTrail | None) -> None:
+    def _follow(self, inbox: StreamInbox, trail: BookmarkTrail | None) -> None:
         """Start to track a subscription's bookmarks, or stop if it has none."""
         if trail is None:
             self._trails.pop(inbox.id, None)
@@ -207,7 +207,7 @@ class RecoveringProtocol(ClientProtocol):
         self._trails.pop(inbox_id, None)
         super()._close_inbox(inbox_id, error)
 
-    def _resubscribe(self, inbox: Inbox) -> None:
+    def _resubscribe(self, inbox: StreamInbox) -> None:
         opening = inbox.opened_by
         if opening is None or opening.command == "sow" or places_none(opening.header):
             return
@@ -225,14 +225,14 @@ class RecoveringProtocol(ClientProtocol):
     def _check_numbers(self) -> None:
         """Do nothing: the store has the numbers, with or without a session."""
 
-    def flush_acks(self) -> Request:
+    def flush_acks(self) -> PendingRequest:
         """Flush acknowledgements as `Commands.flush_acks` does, across reconnections."""
         request = super().flush_acks()
         self._unconfirmed.asked(request.command_id)
         return request
 
     def _emit(self, header: Header, body: bytes = b"") -> None:
-        if header.command_id is None and not gives_back(header):  # no request stores it
+        if header.command_id is None and not returns_leases(header):  # no request stores it
             self._emit_ack(header)
             return
         if not self.is_online and header.command != "logon":
@@ -271,11 +271,11 @@ class RecoveringProtocol(ClientProtocol):
     def _take_logon(self, answer: Header) -> None:
         """Do nothing: the shell calls `logged_on` when the session begins."""
 
-    def _fail(self, request: Request, header: Header) -> None:
+    def _fail(self, request: PendingRequest, header: Header) -> None:
         self._replacing.pop(request.command_id, None)
         super()._fail(request, header)
 
-    def _note_safe_point(self, request: Request, inbox: Inbox, ack: Header) -> None:
+    def _note_safe_point(self, request: PendingRequest, inbox: StreamInbox, ack: Header) -> None:
         """Record a resume point of a subscription from an ack, `persisted` or `processed`."""
         trail = self._replacing.get(request.command_id, self._trails.get(inbox.id))
         if trail is None:
@@ -285,7 +285,7 @@ class RecoveringProtocol(ClientProtocol):
         if bookmark or places:
             trail.persisted(bookmark or None, places)
 
-    def _note_change(self, request: Request) -> None:
+    def _note_change(self, request: PendingRequest) -> None:
         """Record a change of subscriptions that has taken effect, for the next connection."""
         if request.inbox is not None and request.command_id in self._replacing:
             trail = self._replacing.pop(request.command_id)
@@ -299,14 +299,14 @@ class RecoveringProtocol(ClientProtocol):
             inbox.opened_by.header = changed(inbox.opened_by.header, request.header)
 
 
-def _is_covered(request: Request) -> bool:
+def _is_covered(request: PendingRequest) -> bool:
     """Return whether an unanswered request is sent again as a message or a subscription."""
     if request.sequence is not None:
         return True
     return request.opens_inbox and request.command != "sow"
 
 
-def _followed(inbox: Inbox, trail: BookmarkTrail) -> Callable[[Message], None]:
+def _followed(inbox: StreamInbox, trail: BookmarkTrail) -> Callable[[Message], None]:
     """Return a function that puts messages of a bookmark subscription into its inbox, each once."""
     append = inbox.messages.append
 

@@ -22,7 +22,7 @@ _REMEMBERED: Final = 10_000
 _FINAL: Final = (None, "expire")
 """The outcomes after which the queue must not deliver a message again; None acknowledges it."""
 
-Identity = tuple[str, str]
+MessageIdentity = tuple[str, str]
 """The identity of all copies of a message: queue and bookmark."""
 
 
@@ -35,8 +35,8 @@ class Redelivery:
     __slots__ = ("_done", "_newest")
 
     def __init__(self) -> None:
-        self._newest: dict[Identity, Message] = {}  # the newest copy of each message not yet taken
-        self._done: OrderedDict[Identity, str | None] = OrderedDict()  # with their outcomes
+        self._newest: dict[MessageIdentity, Message] = {}  # the newest copy of each message not yet taken
+        self._done: OrderedDict[MessageIdentity, str | None] = OrderedDict()  # with their outcomes
 
     def arrived(self, message: Message) -> None:
         """Record that a copy is put into the inbox, which makes earlier copies outdated."""
@@ -78,5 +78,5 @@ class Redelivery:
         self._done.clear()
 
 
-def _identity(message: Message) -> Identity:
+def _identity(message: Message) -> MessageIdentity:
     return message.topic, message.bookmark or ""

@@ -34,7 +34,7 @@ def places_none(command: Header) -> bool:
     return "resume" in _names(command) or "," in (command.sub_id or "")
 
 
-def gives_back(command: Header) -> bool:
+def returns_leases(command: Header) -> bool:
     """Return whether a command returns messages to a queue."""
     return "cancel" in _names(command)
 

@@ -20,10 +20,10 @@ from typing import Final, Protocol
 
 from amperage.client.errors import CredentialsError
 
-LARGEST_SECRET: Final = 65_536
+MAX_SECRET_SIZE: Final = 65_536
 """The maximum size of a password or a token, in bytes."""
 
-COMMAND_SECONDS: Final = 10.0
+SECRET_COMMAND_TIMEOUT_S: Final = 10.0
 """Default timeout of a command, in seconds."""
 
 USER_VARIABLE: Final = "AMPS_USER_NAME"
@@ -58,7 +58,7 @@ class SecretFile:
         """Read the file; see `SecretSource.read`."""
         try:
             with Path(self.path).open("rb") as file:
-                content = file.read(LARGEST_SECRET + 1)
+                content = file.read(MAX_SECRET_SIZE + 1)
         except OSError as error:
             raise CredentialsError(f"{self.path}: {error.strerror or error}") from None
         return _text(content, str(self.path))
@@ -94,7 +94,7 @@ class SecretCommand:
     """
 
     command: str | Sequence[str]
-    timeout: float = COMMAND_SECONDS
+    timeout: float = SECRET_COMMAND_TIMEOUT_S
 
     def read(self, user: str | None) -> str:
         """Run the command; see `SecretSource.read`."""
@@ -120,7 +120,7 @@ class SecretCommand:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if process.returncode and len(output) <= LARGEST_SECRET:
+        if process.returncode and len(output) <= MAX_SECRET_SIZE:
             raise CredentialsError(f"{self._name} ended with exit code {process.returncode}")
         return _text(output, self._name)
 
@@ -130,11 +130,11 @@ class SecretCommand:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         output = b""
         with process.stdout as pipe:
-            while len(output) <= LARGEST_SECRET:
+            while len(output) <= MAX_SECRET_SIZE:
                 left = deadline - time.monotonic()
                 if left <= 0 or not select.select([pipe], [], [], left)[0]:
                     raise TimeoutError
-                chunk = os.read(pipe.fileno(), LARGEST_SECRET)
+                chunk = os.read(pipe.fileno(), MAX_SECRET_SIZE)
                 if not chunk:
                     process.wait(max(0.0, deadline - time.monotonic()))
                     return output
@@ -151,8 +151,8 @@ class SecretCommand:
 
 
 def _text(content: bytes, where: str) -> str:
-    if len(content) > LARGEST_SECRET:
-        raise CredentialsError(f"{where}: expected at most {LARGEST_SECRET} bytes")
+    if len(content) > MAX_SECRET_SIZE:
+        raise CredentialsError(f"{where}: expected at most {MAX_SECRET_SIZE} bytes")
     try:
         text = content.decode().rstrip("\r\n")
     except UnicodeDecodeError:

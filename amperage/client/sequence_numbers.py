@@ -23,7 +23,7 @@ RefusalListener = Callable[[StoredMessage, CommandError], None]
 AsyncRefusalListener = Callable[[StoredMessage, CommandError], Awaitable[None] | None]
 """The callback of an asyncio client: a function, or a coroutine function, which is awaited."""
 
-TEMPLATES_KEPT: Final = 256
+MAX_CACHED_TEMPLATES: Final = 256
 """The size of the cache of encoded headers of publishes without options, one for each topic."""
 
 
@@ -56,7 +56,7 @@ class RefusalCount:
             raise MessagesRefusedError(count, again(first))
 
 
-class Numbering:
+class PublishSequence:
     """The numbered messages of one client.
 
     Args:
@@ -105,7 +105,7 @@ class Numbering:
         key = (topic, delta)
         start = self._starts.get(key)
         if start is None:
-            if len(self._starts) >= TEMPLATES_KEPT:
+            if len(self._starts) >= MAX_CACHED_TEMPLATES:
                 self._starts.clear()
             start = self._starts[key] = _start(publish_header(topic, delta=delta))
         return start

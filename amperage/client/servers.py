@@ -10,7 +10,7 @@ from amperage.client.arguments import choice, instance, several
 from amperage.client.authentication import Authenticator, check_authenticator
 from amperage.client.uri import ServerUri, parse_uri
 
-Order = Literal["round_robin", "in_order"]
+ServerOrder = Literal["round_robin", "in_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class ServerChooser:
     """
 
     def __init__(
-        self, servers: Iterable[str | ServerUri | Server], order: Order = "round_robin"
+        self, servers: Iterable[str | ServerUri | Server], order: ServerOrder = "round_robin"
     ) -> None:
         several("servers", servers, "URIs")
-        choice("order", order, get_args(Order))
+        choice("order", order, get_args(ServerOrder))
         self._all = tuple(_server(server) for server in servers)
         if not self._all:
             raise ValueError("expected at least one server to choose from")

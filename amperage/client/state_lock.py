@@ -23,10 +23,10 @@ from contextlib import contextmanager
 
 from amperage.client.time_limit import TimeLimit
 
-_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_guards: weakref.WeakSet[ClientLock] = weakref.WeakSet()
 
 
-class Guard:
+class ClientLock:
     """One client's lock.
 
     Attributes:

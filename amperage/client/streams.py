@@ -7,17 +7,17 @@ from contextlib import suppress
 
 from amperage.client.errors import ClientError, again
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox
+from amperage.client.pending_requests import StreamInbox
 
 
-class Stream(ABC):
+class BaseStream(ABC):
     """The messages of one subscription or query.
 
     Args:
         inbox: the inbox of the messages.
     """
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: StreamInbox) -> None:
         self._inbox = inbox
         self._handed_out: list[Message] = []  # and not yet marked as processed
 

@@ -15,7 +15,7 @@ from amperage.wire.framing import FrameError
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame, FrameSource
-    from amperage.wire.header_template import FrameRun
+    from amperage.wire.header_template import FrameBatch
 
 _LARGEST_PIECE: Final = 64 * 1024
 
@@ -126,7 +126,7 @@ class CompressedReader:
         self.error = self._reader.error
         return frames
 
-    def take_run(self) -> FrameRun | None:
+    def take_run(self) -> FrameBatch | None:
         """See `FrameReader.take_run`."""
         return self._reader.take_run()
 

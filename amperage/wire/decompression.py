@@ -22,7 +22,7 @@ from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.typing import ExtensionParameter
 
 _END_OF_MESSAGE: Final = b"\x00\x00\xff\xff"
-LARGEST_PIECE: Final = 64 * 1024
+MAX_INFLATED_CHUNK_SIZE: Final = 64 * 1024
 
 
 class DeflatedFrame(Frame):
@@ -95,7 +95,7 @@ class Inflater:
         Raises:
             zlib.error: the content is not deflated.
         """
-        piece = self._decoder.decompress(self._deflated, LARGEST_PIECE)
+        piece = self._decoder.decompress(self._deflated, MAX_INFLATED_CHUNK_SIZE)
         self._deflated = self._decoder.unconsumed_tail
-        self.has_more = bool(self._deflated) or len(piece) == LARGEST_PIECE
+        self.has_more = bool(self._deflated) or len(piece) == MAX_INFLATED_CHUNK_SIZE
         return piece

@@ -12,7 +12,7 @@ and shares the header object with its cached hash.
 A frame that arrives in many parts is joined when it is complete. The body of a large one is
 assembled part by part instead: to copy 190 MB at once would delay all other clients. If a header
 exceeds the length of any valid command, it is refused in the end, and its middle is dropped as it
-arrives (`HeadedParts`).
+arrives (`AmpsFrameParts`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
-    from amperage.wire.header_template import FrameRun
+    from amperage.wire.header_template import FrameBatch
 
 _LENGTH: Final = Struct(">I")
 _OPENING_BRACE: Final = ord("{")
 _SMALL_PART: Final = 4096
 _LARGE_FRAME: Final = 1024 * 1024
 """Bytes of a frame from which on its body is assembled part by part."""
-MAXIMUM_FRAME: Final = 200 * 1024 * 1024
-LONGEST_HEADER: Final = 5 * 256 * 1024
+MAX_AMPS_FRAME_SIZE: Final = 200 * 1024 * 1024
+MAX_BUFFERED_HEADER_SIZE: Final = 5 * 256 * 1024
 """Bytes of a header up to which it is kept whole: more than the server accepts in any command."""
 
 # A flat JSON object: strings with escapes, and anything else that is neither quote nor brace. The
@@ -81,7 +81,7 @@ class FrameSource(Protocol):
     def feed(self, chunk: bytes) -> list[Frame]:
         """Receive bytes from the peer. Return the frames that they complete."""
 
-    def take_run(self) -> FrameRun | None:
+    def take_run(self) -> FrameBatch | None:
         """See `FrameReader.take_run`."""
 
     def drop(self) -> None:
@@ -89,7 +89,7 @@ class FrameSource(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Parts:
+class FrameParts:
     """The parts of an incomplete frame.
 
     Attributes:
@@ -125,7 +125,7 @@ class Parts:
         self.size = 0
 
 
-class HeadedParts(Parts):
+class AmpsFrameParts(FrameParts):
     """Parts of a frame of the amps protocol; of an overlong header, only both ends are kept.
 
     The ends contain the keys needed for an answer. A header cannot end before its first closing
@@ -141,10 +141,10 @@ class HeadedParts(Parts):
         self._cut_out = 0  # bytes dropped from such a header
 
     def add(self, part: bytes) -> None:
-        """Add a part. See `Parts.add`."""
+        """Add a part. See `FrameParts.add`."""
         if not self._may_be_whole:
             self._may_be_whole = b"}" in part
-            if not self._may_be_whole and self.size >= LONGEST_HEADER:
+            if not self._may_be_whole and self.size >= MAX_BUFFERED_HEADER_SIZE:
                 rest = self._end + part
                 self._end = rest[-_SMALL_PART:]
                 self._cut_out += len(rest) - len(self._end)
@@ -225,9 +225,9 @@ class FrameReader:
 
     __slots__ = ("_large", "_limit", "_missing", "_partial", "error")
 
-    def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
+    def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         self._limit = limit
-        self._partial = Parts() if parts is None else parts
+        self._partial = FrameParts() if parts is None else parts
         self._missing = 0  # bytes to wait for before the parts are examined again
         self._large: LargeFrame | None = None
         self.error: FrameError | None = None
@@ -274,8 +274,8 @@ class FrameReader:
         self._partial.clear()
         self._large = None
 
-    def take_run(self) -> FrameRun | None:
-        """Return frames that precede those returned by `feed`; only a `RunReader` has any."""
+    def take_run(self) -> FrameBatch | None:
+        """Return frames that precede those returned by `feed`; only a `FrameBatchReader` has any."""
         return None
 
     def _split(self, chunk: bytes) -> list[Frame]:
@@ -332,7 +332,7 @@ class FrameReader:
             else:
                 body_start = find(b"}", start, end) + 1
                 if body_start == 0 or chunk[start] != _OPENING_BRACE:
-                    problem = why_no_header(chunk[start : min(end, start + 1)])
+                    problem = describe_header_error(chunk[start : min(end, start + 1)])
                     self.error = FrameError(f"a frame without a header: {problem}")
                     return frames, size
                 found = chunk[start:body_start]
@@ -364,7 +364,7 @@ class FrameReader:
             self._large = LargeFrame(chunk[start:body_start], chunk[body_start:], end - size)
             return True
         come = size - start
-        if come >= LONGEST_HEADER:
+        if come >= MAX_BUFFERED_HEADER_SIZE:
             return False
         # Double the amount each time, so that the searches take time linear in the header's length.
         self._wait_for(min(end - size, max(come, _SMALL_PART)), chunk, start - _LENGTH.size)
@@ -423,7 +423,7 @@ def _is_of_one_width(column: Sequence[int | bytes]) -> bool:
     return len(set(map(len, cast("Sequence[bytes]", column)))) == 1
 
 
-def why_no_header(content: bytes) -> str:
+def describe_header_error(content: bytes) -> str:
     """Return why bytes do not begin with a header, without quoting them (see `FrameError`)."""
     if not content:
         return "it is empty"
@@ -461,7 +461,7 @@ def header_end(content: bytes, start: int, end: int) -> int:
     return start + len(header)
 
 
-def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -> Frame:
+def split_at_header_end(header: bytes, body: bytes, most: int = MAX_AMPS_FRAME_SIZE) -> Frame:
     """Divide a frame again whose header was split at a brace inside a string.
 
     Args:
@@ -482,5 +482,5 @@ def split_at_header_end(header: bytes, body: bytes, most: int = MAXIMUM_FRAME) -
     if match is None and len(content) < size + len(body):
         raise LongHeaderError
     if match is None:
-        raise FrameError(f"the header is not a flat JSON object: {why_no_header(content)}")
+        raise FrameError(f"the header is not a flat JSON object: {describe_header_error(content)}")
     return content[: match.end()], body[match.end() - size :]

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from amperage.wire.framing import MAXIMUM_FRAME, FrameError, split_at_header_end
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, FrameError, split_at_header_end
 
 _WIRE_KEYS: Final = {
     "command": "c",
@@ -42,9 +42,9 @@ _WIRE_KEYS: Final = {
 
 _LARGEST: Final = (1 << 63) - 1
 
-Number = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
+HeaderNumber = Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)]
 """A number in a header; larger ones cannot be stored or counted."""
-Natural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+HeaderNatural = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
 """A number that is stored with a message."""
 
 
@@ -57,7 +57,7 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
 
     command: str = ""
     command_id: str | None = None
-    sequence: Natural | None = None
+    sequence: HeaderNatural | None = None
     bookmark: str | None = None
     client_name: str | None = None
     topic: str | None = None
@@ -75,11 +75,11 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
     short_options: str | None = None
     long_options: str | None = None
     correlation_id: str | None = None
-    expiration: Natural | None = None
+    expiration: HeaderNatural | None = None
     order_by: str | None = None
-    batch_size: Number | None = None
-    top_n: Number | None = None
-    skip_n: Number | None = None
+    batch_size: HeaderNumber | None = None
+    top_n: HeaderNumber | None = None
+    skip_n: HeaderNumber | None = None
     timestamp: str | None = None
     lease_period: str | None = None
     message_type: str | None = None
@@ -87,19 +87,19 @@ class Header(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, rename
     password: str | None = None
     short_version: str | None = None
     long_version: str | None = None
-    matches: Number | None = None
-    topic_matches: Number | None = None
-    records_returned: Number | None = None
-    records_inserted: Number | None = None
-    records_updated: Number | None = None
-    records_deleted: Number | None = None
-    length: Number | None = None
+    matches: HeaderNumber | None = None
+    topic_matches: HeaderNumber | None = None
+    records_returned: HeaderNumber | None = None
+    records_inserted: HeaderNumber | None = None
+    records_updated: HeaderNumber | None = None
+    records_deleted: HeaderNumber | None = None
+    length: HeaderNumber | None = None
     data_only: bool | None = None
     send_empty: bool | None = None
     send_keys: bool | None = None
     send_matching_ids: bool | None = None
     send_oof: bool | None = None
-    grace_period: Natural | None = None
+    grace_period: HeaderNatural | None = None
 
     @property
     def filter(self) -> str | None:
@@ -129,11 +129,11 @@ class HeaderError(ValueError):
         self.header = header
 
 
-LONGEST_NAME: Final = 1024
+MAX_NAME_LENGTH: Final = 1024
 _LONGEST: Final = {
-    "client_name": LONGEST_NAME,
-    "user_id": LONGEST_NAME,
-    "command_id": LONGEST_NAME,
+    "client_name": MAX_NAME_LENGTH,
+    "user_id": MAX_NAME_LENGTH,
+    "command_id": MAX_NAME_LENGTH,
     "topic": 65_535,
     "sow_key": 65_535,
     "correlation_id": 65_535,
@@ -168,7 +168,7 @@ def is_plain_text(text: str) -> bool:
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
-def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tuple[Header, bytes]:
+def decode_frame(header: bytes, body: bytes, longest: int = MAX_AMPS_FRAME_SIZE) -> tuple[Header, bytes]:
     """Decode the header of a frame.
 
     Args:
@@ -193,7 +193,7 @@ def decode_frame(header: bytes, body: bytes, longest: int = MAXIMUM_FRAME) -> tu
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             problem = _why_unreadable(header, error)
             raise FrameError(f"the header cannot be read: {problem}") from None
-    if len(header) > LONGEST_NAME:
+    if len(header) > MAX_NAME_LENGTH:
         _check_lengths(decoded)
     return decoded, body
 
@@ -207,7 +207,7 @@ def _why_unreadable(header: bytes, error: Exception) -> str:
     return str(error)
 
 
-def glance_at(header: bytes) -> Header:
+def read_reply_keys(header: bytes) -> Header:
     """Return the keys for an answer from both ends of a header that is too long to be decoded."""
     ends = header[:4096] + header[-4096:]
     keys = {key.decode(): value.decode("latin-1") for key, value in _GLANCE.findall(ends)}
@@ -312,8 +312,8 @@ def _as_flag(value: object) -> bool:
 
 
 _READERS: Final[Mapping[object, tuple[Callable[[object], object], str]]] = {
-    Number | None: (_as_number, "a number of 64 bits"),
-    Natural | None: (_as_natural, f"a number from 0 to {_LARGEST}"),
+    HeaderNumber | None: (_as_number, "a number of 64 bits"),
+    HeaderNatural | None: (_as_natural, f"a number from 0 to {_LARGEST}"),
     bool | None: (_as_flag, "true or false"),
 }
 """The conversion of values by type, and the expected value for the error text."""

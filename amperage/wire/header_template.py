@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 SEQUENCE_KEY: Final = b',"s":'
 _DIGITS: Final = b"0123456789"
-MOST_DIGITS: Final = 18
+MAX_SEQUENCE_DIGITS: Final = 18
 """Maximum digits of a number that `split_at_sequence` recognizes."""
 
 
@@ -28,7 +28,7 @@ def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
     before, _, rest = header.rpartition(SEQUENCE_KEY)
     behind = rest.lstrip(_DIGITS)
     digits = rest[: len(rest) - len(behind)]
-    if digits < b"1" or len(digits) > MOST_DIGITS:  # none, a leading zero, or too many to be sure
+    if digits < b"1" or len(digits) > MAX_SEQUENCE_DIGITS:  # none, a leading zero, or too many to be sure
         return header, b"", b""
     return before, digits, behind
 
@@ -43,7 +43,7 @@ _GROUPS: Final = 6
 """Groups of the expression: three keys, each with its value."""
 
 
-class Marks(NamedTuple):
+class MessageMetadata(NamedTuple):
     """Values that a publisher gives for one message.
 
     Attributes:
@@ -57,11 +57,11 @@ class Marks(NamedTuple):
     expiration: int | None
 
 
-Outline: TypeAlias = tuple[bytes, ...]
+HeaderOutline: TypeAlias = tuple[bytes, ...]
 """The parts of a header around its values, with the names of these between them."""
 
 
-def split_at_values(header: bytes) -> tuple[Outline, bytes, Marks] | None:
+def split_at_values(header: bytes) -> tuple[HeaderOutline, bytes, MessageMetadata] | None:
     """Split a header at the values of its message, which are plain texts or numbers.
 
     A header with other such values between the same parts has the same meaning in all other
@@ -81,7 +81,7 @@ def split_at_values(header: bytes) -> tuple[Outline, bytes, Marks] | None:
         found[name] = value
         outline += (name, parts[place + _GROUPS])
     mark, key, lifetime = found.get(b"x"), found.get(b"k"), found.get(b"e")
-    marks = Marks(
+    marks = MessageMetadata(
         None if mark is None else mark.decode(),
         None if key is None else key.decode(),
         None if lifetime is None else int(lifetime),
@@ -89,11 +89,11 @@ def split_at_values(header: bytes) -> tuple[Outline, bytes, Marks] | None:
     return tuple(outline), found.get(b"s", b""), marks
 
 
-Shape: TypeAlias = bytes | tuple[bytes, bytes]
+HeaderShape: TypeAlias = bytes | tuple[bytes, bytes]
 """A header, or its parts around the sequence number, as split by `split_at_sequence`."""
 
 
-class FrameRun(NamedTuple):
+class FrameBatch(NamedTuple):
     """Consecutive frames with headers that are equal, or differ by their sequence numbers.
 
     Attributes:
@@ -102,14 +102,14 @@ class FrameRun(NamedTuple):
         bodies: the body of each frame.
     """
 
-    shape: Shape
+    shape: HeaderShape
     digits: Sequence[bytes]
     bodies: Sequence[bytes]
 
-    def part(self, begin: int, most: int) -> FrameRun:
+    def part(self, begin: int, most: int) -> FrameBatch:
         """Return at most `most` of the frames, from the index `begin` on."""
         part = slice(begin, begin + most)
-        return FrameRun(self.shape, self.digits[part], self.bodies[part])
+        return FrameBatch(self.shape, self.digits[part], self.bodies[part])
 
     def frames(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the frames one by one: header and body."""

@@ -10,7 +10,7 @@ most 0x0c, an HTTP request for an upgrade with "G", and a zlib stream with 0x78.
 configured; the peer chooses (AMPS User Guide, HTTP Preflight and TCP Connections). The first byte
 also reveals a peer that has connected to the wrong port.
 
-`Opening` receives the bytes of a new connection until the choice is known. It does no I/O.
+`ProtocolDetector` receives the bytes of a new connection until the choice is known. It does no I/O.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UPGRADE_REQUIRED: Final = (
 )
 
 
-class Opening:
+class ProtocolDetector:
     """Detects how a connection begins.
 
     Attributes:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from amperage.wire.frame_slices import cut_run
-from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameReader, Parts
-from amperage.wire.header_template import SEQUENCE_KEY, FrameRun, Shape, split_at_sequence
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameReader, FrameParts
+from amperage.wire.header_template import SEQUENCE_KEY, FrameBatch, HeaderShape, split_at_sequence
 
 _CUT_BETWEEN_LOOKS: Final = 256
 """Frames that are split off one by one before the next check for a run."""
 
 
-class RunReader(FrameReader):
+class FrameBatchReader(FrameReader):
     """Splits a stream of bytes into frames and runs of frames.
 
     Args:
@@ -28,11 +28,11 @@ class RunReader(FrameReader):
 
     __slots__ = ("_header", "_rest", "_rest_begins", "_run", "_shape")
 
-    def __init__(self, limit: int = MAXIMUM_FRAME, parts: Parts | None = None) -> None:
+    def __init__(self, limit: int = MAX_AMPS_FRAME_SIZE, parts: FrameParts | None = None) -> None:
         super().__init__(limit, parts)
         self._header = b""  # the header of the last single frame
-        self._shape: Shape | None = None  # its shape
-        self._run: FrameRun | None = None
+        self._shape: HeaderShape | None = None  # its shape
+        self._run: FrameBatch | None = None
         self._rest = b""  # bytes not split yet, from `_rest_begins` on
         self._rest_begins = 0
 
@@ -52,7 +52,7 @@ class RunReader(FrameReader):
         self._rest = b""
         return self._split_from(rest[begin:] + chunk, 0) if chunk else self._split_from(rest, begin)
 
-    def take_run(self) -> FrameRun | None:
+    def take_run(self) -> FrameBatch | None:
         """See `FrameReader.take_run`."""
         run, self._run = self._run, None
         return run
@@ -82,7 +82,7 @@ class RunReader(FrameReader):
             self._rest, self._rest_begins = chunk, position
         return frames
 
-    def _cut_run(self, chunk: bytes, position: int, shape: Shape) -> int:
+    def _cut_run(self, chunk: bytes, position: int, shape: HeaderShape) -> int:
         """Split off the run of frames of a shape at a position. Return where it ends."""
         if isinstance(shape, bytes):
             bodies, digits, end = cut_run(chunk, position, shape, None, self._limit)
@@ -90,5 +90,5 @@ class RunReader(FrameReader):
             left, right = shape
             bodies, digits, end = cut_run(chunk, position, left + SEQUENCE_KEY, right, self._limit)
         if len(bodies):
-            self._run = FrameRun(shape, digits, bodies)
+            self._run = FrameBatch(shape, digits, bodies)
         return end

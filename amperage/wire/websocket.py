@@ -28,9 +28,9 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN, SEND_EOF
 from websockets.server import ServerProtocol
 
-from amperage.wire.decompression import LARGEST_PIECE, DeflatedFrame, DeflateFactory, Inflater
-from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameError
-from amperage.wire.websocket_forms import Form, Message, WholeForm, choose_form
+from amperage.wire.decompression import MAX_INFLATED_CHUNK_SIZE, DeflatedFrame, DeflateFactory, Inflater
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameError
+from amperage.wire.websocket_forms import WebsocketForm, WebsocketMessage, WholeForm, choose_form
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _METHOD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -38,14 +38,14 @@ _TLS_HANDSHAKE: Final = 0x16
 _LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
 _SLICE: Final = 2048
 """Bytes that are passed to the library at once; it parses all of them in one call."""
-MOST_LINE: Final = 64 * 1024
+MAX_HANDSHAKE_LINE_SIZE: Final = 64 * 1024
 """Maximum bytes of a handshake line: the Kerberos ticket of a user in very many groups."""
-MOST_HEAD: Final = 72 * 1024
+MAX_HANDSHAKE_SIZE: Final = 72 * 1024
 """Maximum bytes of all lines of the opening handshake."""
-http11.MAX_LINE_LENGTH = MOST_LINE  # the library's default: 8 KB, or an environment variable
+http11.MAX_LINE_LENGTH = MAX_HANDSHAKE_LINE_SIZE  # the library's default: 8 KB, or an environment variable
 
 _LONG_REST: Final = 64 * 1024
-MOST_FRAGMENTS: Final = 10_000
+MAX_MESSAGE_FRAGMENTS: Final = 10_000
 """Maximum fragments of one message."""
 
 # Windows of 4 KB compress messages nearly as well as the largest, with a fifth of the memory.
@@ -86,11 +86,11 @@ class WebsocketPeer:
     def __init__(self, *, deflate: bool) -> None:
         extensions = [_DEFLATE] if deflate else []
         self._protocol = ServerProtocol(
-            extensions=extensions, max_size=MAXIMUM_FRAME, logger=_SILENT
+            extensions=extensions, max_size=MAX_AMPS_FRAME_SIZE, logger=_SILENT
         )
         self._has_begun = False
         self._head_bytes = 0
-        self._form: Form | None = None  # set by the peer's first message
+        self._form: WebsocketForm | None = None  # set by the peer's first message
         self._rest = memoryview(b"")  # input that was not passed to the library yet
         self._events: deque[WebsocketFrame] = deque()  # data frames, the first being inflated
         self._inflater: Inflater | None = None
@@ -122,8 +122,8 @@ class WebsocketPeer:
             if data[0] not in _METHOD:
                 raise FrameError(_describe(data))
         self._head_bytes += len(data)
-        if self._head_bytes > MOST_HEAD:
-            raise FrameError(f"the opening handshake has more than {MOST_HEAD:,} bytes")
+        if self._head_bytes > MAX_HANDSHAKE_SIZE:
+            raise FrameError(f"the opening handshake has more than {MAX_HANDSHAKE_SIZE:,} bytes")
         protocol.receive_data(data)
         events = protocol.events_received()
         if protocol.handshake_exc is not None:
@@ -205,7 +205,7 @@ class WebsocketPeer:
             self._read_on()
         frames: list[Frame] = []
         inflated = 0
-        while self._events and self.error is None and inflated < LARGEST_PIECE:
+        while self._events and self.error is None and inflated < MAX_INFLATED_CHUNK_SIZE:
             event = self._events[0]
             if isinstance(event, DeflatedFrame):
                 piece, is_whole = self._inflate(event)
@@ -237,8 +237,8 @@ class WebsocketPeer:
 
     def _count(self, event: WebsocketFrame) -> None:
         self._fragments_taken = 0 if event.fin else self._fragments_taken + 1
-        if self._fragments_taken > MOST_FRAGMENTS:
-            problem = f"a message of more than {MOST_FRAGMENTS} fragments"
+        if self._fragments_taken > MAX_MESSAGE_FRAGMENTS:
+            problem = f"a message of more than {MAX_MESSAGE_FRAGMENTS} fragments"
             self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
 
     def _inflate(self, frame: DeflatedFrame) -> tuple[bytes, bool]:
@@ -263,8 +263,8 @@ class WebsocketPeer:
                 return piece
             self._fragments = bytearray()
         self._fragments += piece
-        if len(self._fragments) > MAXIMUM_FRAME:
-            problem = f"a message over the limit of {MAXIMUM_FRAME} bytes"
+        if len(self._fragments) > MAX_AMPS_FRAME_SIZE:
+            problem = f"a message over the limit of {MAX_AMPS_FRAME_SIZE} bytes"
             self._fail(problem, CloseCode.MESSAGE_TOO_BIG)
             return None
         if not is_whole:
@@ -272,7 +272,7 @@ class WebsocketPeer:
         content, self._fragments = bytes(self._fragments), None
         return content
 
-    def _read(self, message: Message, frames: list[Frame]) -> None:
+    def _read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
         """Process a complete message; append the commands that it completes to the frames."""
         if self._form is None:
             self._form, says_nothing_else = choose_form(message)
@@ -336,6 +336,6 @@ def _describe(beginning: bytes) -> str:
     """Describe the first bytes of a connection to the wrong port."""
     if beginning[0] == _TLS_HANDSHAKE:
         return "it is a TLS handshake, and this transport has no TLS"
-    if beginning[0] <= MAXIMUM_FRAME >> 24:
+    if beginning[0] <= MAX_AMPS_FRAME_SIZE >> 24:
         return "it is a frame, as clients send that connect with tcp:// or tcps:// instead of ws://"
     return "it is no HTTP request"

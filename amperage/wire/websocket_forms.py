@@ -23,29 +23,29 @@ from typing import Final, Protocol
 import msgspec
 
 from amperage.wire.framing import (
-    MAXIMUM_FRAME,
+    MAX_AMPS_FRAME_SIZE,
     Frame,
     FrameError,
     FrameReader,
-    HeadedParts,
+    AmpsFrameParts,
     contents,
     header_end,
-    why_no_header,
+    describe_header_error,
 )
 
 _LENGTH: Final = Struct(">I")
 _COUNT: Final = Struct("<I")
 _OPENING_BRACE: Final = ord("{")
-_LARGEST_FIRST_BYTE: Final = MAXIMUM_FRAME >> 24
+_LARGEST_FIRST_BYTE: Final = MAX_AMPS_FRAME_SIZE >> 24
 _MODES: Final = {b"text": True, b"binary": False}
 _WITH_BODY: Final = (b'{"c":"p"', b'{"c":"oof"')
 _BATCH: Final = b'{"c":"sow"'
 
-Message = tuple[bytes, bool]
+WebsocketMessage = tuple[bytes, bool]
 """The content of a websocket message, and whether it is a text message."""
 
 
-class Form(Protocol):
+class WebsocketForm(Protocol):
     """Converts between the messages of one connection and frames."""
 
     @property
@@ -59,7 +59,7 @@ class Form(Protocol):
     def drop(self) -> None:
         """Release an incomplete command; nothing more is read."""
 
-    def read(self, message: Message, frames: list[Frame]) -> None:
+    def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
         """Process a message from the peer.
 
         Args:
@@ -70,7 +70,7 @@ class Form(Protocol):
             FrameError: it is not the expected message. Commands before it are among the frames.
         """
 
-    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:
         """Yield the messages for frames.
 
         Args:
@@ -89,16 +89,16 @@ class WholeForm:
     def drop(self) -> None:
         """Do nothing: no command is ever incomplete."""
 
-    def read(self, message: Message, frames: list[Frame]) -> None:
-        """Process a command. See `Form.read`."""
+    def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
+        """Process a command. See `WebsocketForm.read`."""
         content, _ = message
         header_end = content.find(b"}") + 1
         if header_end == 0 or content[0] != _OPENING_BRACE:
-            raise FrameError(f"a message without a header: {why_no_header(content)}")
+            raise FrameError(f"a message without a header: {describe_header_error(content)}")
         frames.append((content[:header_end], content[header_end:]))
 
-    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:
-        """Yield a message for each frame. See `Form.write`."""
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:
+        """Yield a message for each frame. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             content = frames[start:end]
             yield content, as_text and _is_utf8(content)
@@ -127,15 +127,15 @@ class SplitForm:
 
     @property
     def partial_size(self) -> int:
-        """See `Form.partial_size`."""
+        """See `WebsocketForm.partial_size`."""
         return len(self._header or b"") + len(self._body)
 
     def drop(self) -> None:
-        """See `Form.drop`."""
+        """See `WebsocketForm.drop`."""
         self._header, self._body = None, b""
 
-    def read(self, message: Message, frames: list[Frame]) -> None:
-        """Process a count, a header or a part of a body, as expected. See `Form.read`."""
+    def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
+        """Process a count, a header or a part of a body, as expected. See `WebsocketForm.read`."""
         content, is_text = message
         if self._missing == 0:
             self._missing = _read_count(content, is_text=is_text)
@@ -149,8 +149,8 @@ class SplitForm:
             frames.append((self._header, bytes(self._body)))
             self._header, self._body = None, b""
 
-    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - the peer has said what it wants
-        """Yield header and body of each frame; of a batch, of each record. See `Form.write`."""
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:  # noqa: ARG002 - the peer has said what it wants
+        """Yield header and body of each frame; of a batch, of each record. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
             yield frames[start:body_start], True
@@ -161,8 +161,8 @@ class SplitForm:
 
     def _add_part(self, part: bytes) -> None:
         """Append a part to the body; the first one, usually the only one, is kept uncopied."""
-        if len(self._body) + len(part) > MAXIMUM_FRAME:
-            raise FrameError(f"a body over the limit of {MAXIMUM_FRAME} bytes")
+        if len(self._body) + len(part) > MAX_AMPS_FRAME_SIZE:
+            raise FrameError(f"a body over the limit of {MAX_AMPS_FRAME_SIZE} bytes")
         if not self._body:
             self._body = part
             return
@@ -170,7 +170,7 @@ class SplitForm:
             self._body = bytearray(self._body)
         self._body += part
 
-    def _records(self, frames: bytes, position: int, end: int) -> Iterator[Message]:
+    def _records(self, frames: bytes, position: int, end: int) -> Iterator[WebsocketMessage]:
         while position < end:
             body_start = header_end(frames, position, end)
             header = frames[position:body_start]
@@ -178,7 +178,7 @@ class SplitForm:
             position = body_start + _decode_record(header).length
             yield self._body_message(frames[body_start:position])
 
-    def _body_message(self, body: bytes) -> Message:
+    def _body_message(self, body: bytes) -> WebsocketMessage:
         return body, self._text_bodies and _is_utf8(body)
 
 
@@ -188,7 +188,7 @@ class StreamForm:
     __slots__ = ("_reader",)
 
     def __init__(self) -> None:
-        self._reader = FrameReader(parts=HeadedParts())
+        self._reader = FrameReader(parts=AmpsFrameParts())
 
     @property
     def has_partial_command(self) -> bool:
@@ -197,26 +197,26 @@ class StreamForm:
 
     @property
     def partial_size(self) -> int:
-        """See `Form.partial_size`."""
+        """See `WebsocketForm.partial_size`."""
         return self._reader.partial_size
 
     def drop(self) -> None:
-        """See `Form.drop`."""
+        """See `WebsocketForm.drop`."""
         self._reader.drop()
 
-    def read(self, message: Message, frames: list[Frame]) -> None:
-        """Process the next bytes of the stream. See `Form.read`."""
+    def read(self, message: WebsocketMessage, frames: list[Frame]) -> None:
+        """Process the next bytes of the stream. See `WebsocketForm.read`."""
         frames += self._reader.feed(message[0])
         if self._reader.error is not None:
             raise self._reader.error
 
-    def write(self, frames: bytes, *, as_text: bool) -> Iterator[Message]:  # noqa: ARG002 - lengths are no text
-        """Yield a message for each frame, with its length. See `Form.write`."""
+    def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:  # noqa: ARG002 - lengths are no text
+        """Yield a message for each frame, with its length. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             yield frames[start - _LENGTH.size : end], False
 
 
-def choose_form(message: Message) -> tuple[Form, bool]:
+def choose_form(message: WebsocketMessage) -> tuple[WebsocketForm, bool]:
     """Detect the form of a peer's first message.
 
     Returns:

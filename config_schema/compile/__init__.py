@@ -23,7 +23,7 @@ from config_schema.compile.logs import compile_logging
 from config_schema.compile.lookups import check_lookups
 from config_schema.compile.message_types import compile_message_types
 from config_schema.compile.modules import compile_functions, compile_modules
-from config_schema.compile.reader import INTERVAL, Reader, Report
+from config_schema.compile.reader import INTERVAL, ElementReader, CompileReport
 from config_schema.compile.replication import compile_replication
 from config_schema.compile.scope import Scope
 from config_schema.compile.sow import compile_sow
@@ -34,7 +34,7 @@ from config_schema.compile.transports import (
     compile_protocols,
     compile_transports,
 )
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.problems import Problems
 from config_schema.schema import ROOT
 from config_schema.spec import InstanceSpec
@@ -44,7 +44,7 @@ from config_schema.validate import validates
 __all__ = ["Catalogue", "compile_config"]
 
 
-def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
+def compile_config(root: ConfigNode, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
     """Compile a configuration.
 
     Args:
@@ -66,17 +66,17 @@ def compile_config(root: Node, catalogue: Catalogue, problems: Problems) -> Inst
             "check again when the rest is right",
         )
         return None
-    report = Report(problems, forgives=not validates(root))
-    reader = Reader(root, root.tag, report, catalogue)
+    report = CompileReport(problems, forgives=not validates(root))
+    reader = ElementReader(root, root.tag, report, catalogue)
     spec = _instance(reader)
     return None if problems.has_errors else spec
 
 
-def _incomplete(node: Node) -> bool:
+def _incomplete(node: ConfigNode) -> bool:
     return node.incomplete or any(map(_incomplete, node.children))
 
 
-def _instance(root: Reader) -> InstanceSpec:
+def _instance(root: ElementReader) -> InstanceSpec:
     # Later sections use the names of the earlier ones, so this order is not that of the fields.
     scope = Scope(regex_topics=root.flag("RegexTopicSupport", default=True))
     modules = compile_modules(root, scope)

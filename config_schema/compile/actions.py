@@ -10,19 +10,19 @@ from config_schema.catalogue import DEFAULT_VARIABLES, ModuleKind, ModuleRule
 from config_schema.compile.modules import find_module
 from config_schema.compile.option_values import VARIABLE
 from config_schema.compile.options import check_options, read_options
-from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.reader import ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.spec import ActionSpec, ActionStep, ModuleUse
 
 _BYTE: Final = re.compile("AMPS_BYTE_[0-9A-F]{2}")
 
 
-def compile_actions(root: Reader, scope: Scope) -> tuple[ActionSpec, ...]:
+def compile_actions(root: ElementReader, scope: Scope) -> tuple[ActionSpec, ...]:
     """Compile the Actions section."""
     return tuple(_action(reader, scope, root) for reader in root.inside("Actions", "Action"))
 
 
-def _action(reader: Reader, scope: Scope, root: Reader) -> ActionSpec:
+def _action(reader: ElementReader, scope: Scope, root: ElementReader) -> ActionSpec:
     if not reader.has("On"):
         reader.error("is missing but required: when the action runs", tag="On")
     if not reader.has("Do"):
@@ -44,7 +44,7 @@ def _action(reader: Reader, scope: Scope, root: Reader) -> ActionSpec:
 
 
 def _use(
-    reader: Reader, kind: ModuleKind, scope: Scope, root: Reader
+    reader: ElementReader, kind: ModuleKind, scope: Scope, root: ElementReader
 ) -> tuple[ModuleUse, ModuleRule | None]:
     name = reader.required("Module")
     rule = find_module(reader, name, kind, scope)
@@ -54,9 +54,9 @@ def _use(
     return ModuleUse(name, read_options(reader), reader.location), rule
 
 
-def _check_needs(reader: Reader, rule: ModuleRule, root: Reader) -> None:
+def _check_needs(reader: ElementReader, rule: ModuleRule, root: ElementReader) -> None:
     """Warn about a module if this configuration lacks the section that it needs."""
-    place: Reader | None = root
+    place: ElementReader | None = root
     for tag in rule.needs.split("/") if rule.needs else ():
         place = None if place is None else place.child(tag)
     if place is None:
@@ -82,7 +82,7 @@ class _Variables:
         for option in rule.exports_named_by:
             self._names.update(value.partition("=")[0].strip() for value in use.options.all(option))
 
-    def check(self, step: Reader) -> None:
+    def check(self, step: ElementReader) -> None:
         """Warn about variables of a step that nothing before it sets: they would be empty."""
         options = step.child("Options")
         if options is None or not self._complete:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config_schema.compile.reader import Report
+from config_schema.compile.reader import CompileReport
 from config_schema.problems import Location
 from config_schema.spec import AdminSpec, InetAddr, ModuleUse, TransportSpec
 from config_schema.spec.exposure import is_exposed
@@ -21,7 +21,7 @@ class _Claim:
 
 
 def check_addresses(
-    transports: Sequence[TransportSpec], admin: AdminSpec | None, report: Report
+    transports: Sequence[TransportSpec], admin: AdminSpec | None, report: CompileReport
 ) -> None:
     """Report every pair of listeners that cannot both listen.
 
@@ -42,7 +42,7 @@ def check_exposure(
     transports: Sequence[TransportSpec],
     admin: AdminSpec | None,
     authentication: ModuleUse | None,
-    report: Report,
+    report: CompileReport,
 ) -> None:
     """Warn, once, about listeners on all addresses for which no credentials are checked.
 
@@ -122,7 +122,7 @@ def _bound_to(address: InetAddr) -> str | None:
     return "127.0.0.1" if host == "localhost" else host
 
 
-def _report_conflict(claim: _Claim, earlier: _Claim, report: Report) -> None:
+def _report_conflict(claim: _Claim, earlier: _Claim, report: CompileReport) -> None:
     same = str(claim.address) == str(earlier.address)
     message = f"{claim.address} is already used by {earlier.owner} at {earlier.location}"
     if not same:

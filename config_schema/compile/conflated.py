@@ -6,9 +6,9 @@ Source: AMPS User Guide, Configuring Conflated Topics in a SOW.
 from typing import Final
 
 from config_schema.catalogue import ExpressionKind
-from config_schema.compile.reader import INTERVAL, Reader
+from config_schema.compile.reader import INTERVAL, ElementReader
 from config_schema.compile.references import parse_topic
-from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.compile.topics import compile_hash_indexes
 from config_schema.compile.underlying import find_underlying
 from config_schema.regex import has_regex_characters
@@ -18,7 +18,7 @@ from config_schema.units import quoted
 _NAME_PLACE: Final = "%n"
 
 
-def compile_conflated_topic(reader: Reader, scope: Scope) -> ConflatedTopicSpec:
+def compile_conflated_topic(reader: ElementReader, scope: Scope) -> ConflatedTopicSpec:
     """Compile one ConflatedTopic of the SOW section."""
     name = reader.text("Name") or ""
     message_type = scope.message_type(reader)
@@ -41,8 +41,8 @@ def compile_conflated_topic(reader: Reader, scope: Scope) -> ConflatedTopicSpec:
 
 
 def _underlying(
-    reader: Reader, message_type: str, scope: Scope
-) -> tuple[TopicRef, StoredTopic | None]:
+    reader: ElementReader, message_type: str, scope: Scope
+) -> tuple[TopicRef, SowDefinition | None]:
     element = reader.child("UnderlyingTopic")
     if element is None:
         reader.required("UnderlyingTopic")
@@ -62,7 +62,7 @@ def _underlying(
     return ref, source
 
 
-def _topic_format(reader: Reader, source: StoredTopic | None) -> str | None:
+def _topic_format(reader: ElementReader, source: SowDefinition | None) -> str | None:
     text = reader.text("TopicFormat")
     if source is not None and source.pattern is not None and text is None:
         reader.error(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
+from config_schema.compile.reader import INTERVAL, ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.compile.transports import (
     ANY_ORIGIN,
@@ -35,7 +35,7 @@ DEFAULT_MINI_DUMP_DIRECTORY: Final = "/tmp"  # noqa: S108 - what the documentati
 DEFAULT_SESSION_OPTIONS: Final = "max-age=86400; path=/; HttpOnly"
 
 
-def compile_name(root: Reader) -> str:
+def compile_name(root: ElementReader) -> str:
     """Return the name of the instance, which also becomes part of the names of its files."""
     name = root.required("Name")
     if _UNFIT_NAME.search(name):
@@ -46,13 +46,13 @@ def compile_name(root: Reader) -> str:
     return name
 
 
-def mini_dump_directory(root: Reader) -> str | None:
+def mini_dump_directory(root: ElementReader) -> str | None:
     """Return where minidumps go; None if they are disabled."""
     text = root.text("MiniDumpDirectory") or DEFAULT_MINI_DUMP_DIRECTORY
     return None if text.lower() == "disabled" else text
 
 
-def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
+def compile_admin(root: ElementReader, scope: Scope) -> AdminSpec | None:
     """Compile the Admin section."""
     reader = root.child("Admin")
     if reader is None:
@@ -77,7 +77,7 @@ def compile_admin(root: Reader, scope: Scope) -> AdminSpec | None:
     )
 
 
-def _headers(reader: Reader) -> tuple[str, ...]:
+def _headers(reader: ElementReader) -> tuple[str, ...]:
     for header in reader.children("Header"):
         name, _, value = header.value.partition(":")
         if not _HEADER_NAME.fullmatch(name.strip()) or not _HEADER_VALUE.fullmatch(value.strip()):
@@ -91,7 +91,7 @@ def _headers(reader: Reader) -> tuple[str, ...]:
     return reader.texts("Header")
 
 
-def _external_address(reader: Reader) -> str | None:
+def _external_address(reader: ElementReader) -> str | None:
     text = reader.text("ExternalInetAddr")
     if text is None:
         return None
@@ -105,13 +105,13 @@ def _external_address(reader: Reader) -> str | None:
     return text
 
 
-def _allowed_origin(reader: Reader) -> str | None:
+def _allowed_origin(reader: ElementReader) -> str | None:
     """Return the expression for origins; `*`, which is AMPS's default, is accepted as well."""
     text = reader.text("AccessControlAllowOrigin")
     return text if text == ANY_ORIGIN else reader.pattern("AccessControlAllowOrigin")
 
 
-def _session_options(reader: Reader) -> str:
+def _session_options(reader: ElementReader) -> str:
     text = reader.text("SessionOptions") or DEFAULT_SESSION_OPTIONS
     if not _HEADER_VALUE.fullmatch(text):
         reader.error(
@@ -120,7 +120,7 @@ def _session_options(reader: Reader) -> str:
     return text
 
 
-def _sql_transport(reader: Reader, scope: Scope) -> str | None:
+def _sql_transport(reader: ElementReader, scope: Scope) -> str | None:
     name = reader.text("SQLTransport")
     if name is None:
         return None
@@ -151,14 +151,14 @@ def _module(protocol: str, scope: Scope) -> str:
     return variant.module if variant else protocol
 
 
-def _admin_tls(reader: Reader) -> TlsSpec | None:
+def _admin_tls(reader: ElementReader) -> TlsSpec | None:
     absent = [tag for tag in ("Certificate", "PrivateKey") if not reader.text(tag)]
     if len(absent) == 1:
         reader.error("is missing: HTTPS needs Certificate and PrivateKey", tag=absent[0])
     return None if absent else compile_tls(reader)
 
 
-def compile_tuning(root: Reader, destinations: Sequence[DestinationSpec]) -> TuningSpec:
+def compile_tuning(root: ElementReader, destinations: Sequence[DestinationSpec]) -> TuningSpec:
     """Compile the Tuning section; an absent one has the defaults."""
     tuning = root.child("Tuning")
     numa = tuning.child("NUMA") if tuning else None
@@ -178,7 +178,7 @@ def compile_tuning(root: Reader, destinations: Sequence[DestinationSpec]) -> Tun
     )
 
 
-def _min_sync(reader: Reader, destinations: Sequence[DestinationSpec]) -> int | None:
+def _min_sync(reader: ElementReader, destinations: Sequence[DestinationSpec]) -> int | None:
     """Return how many destinations stay sync; names are counted, as the one example has a name."""
     text = reader.text("MinSyncDestinations")
     if text is None:
@@ -206,14 +206,14 @@ def _min_sync(reader: Reader, destinations: Sequence[DestinationSpec]) -> int | 
     return number
 
 
-def _indexing(tuning: Reader | None) -> bool:
+def _indexing(tuning: ElementReader | None) -> bool:
     reader = tuning
     for tag in ("Admin", "Statistics", "Indexing"):
         reader = reader.child(tag) if reader else None
     return reader.flag("Enabled", default=False) if reader else False
 
 
-def compile_externals(root: Reader) -> ExternalsSpec:
+def compile_externals(root: ElementReader) -> ExternalsSpec:
     """Compile the Externals section."""
     externals = root.child("Externals")
     paths = {}

@@ -5,15 +5,15 @@ Source: AMPS User Guide, Configuring a Transaction Log.
 
 from typing import Final
 
-from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader
+from config_schema.compile.reader import COUNT, INTERVAL, SIZE, ElementReader
 from config_schema.compile.scope import Scope
 from config_schema.spec import JournaledTopicSpec, TopicRef, TransactionLogSpec
 from config_schema.units import parse_size, quoted
 
-SMALLEST_JOURNAL: Final = "10MB"
+MIN_JOURNAL_SIZE: Final = "10MB"
 
 
-def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | None:
+def compile_transaction_log(root: ElementReader, scope: Scope) -> TransactionLogSpec | None:
     """Compile the TransactionLog section and register the topics that it records."""
     reader = root.child("TransactionLog")
     if reader is None:
@@ -48,19 +48,19 @@ def compile_transaction_log(root: Reader, scope: Scope) -> TransactionLogSpec | 
     )
 
 
-def _journal_size(reader: Reader) -> int:
+def _journal_size(reader: ElementReader) -> int:
     size = reader.quantity("JournalSize", SIZE, "1GB")
-    smallest = parse_size(SMALLEST_JOURNAL)
+    smallest = parse_size(MIN_JOURNAL_SIZE)
     if size < smallest:
         text = reader.text("JournalSize") or ""
         reader.warning(
-            f"{quoted(text)} is below the least size, {SMALLEST_JOURNAL} is used instead",
+            f"{quoted(text)} is below the least size, {MIN_JOURNAL_SIZE} is used instead",
             tag="JournalSize",
         )
     return max(size, smallest)
 
 
-def _topic(reader: Reader, scope: Scope) -> JournaledTopicSpec:
+def _topic(reader: ElementReader, scope: Scope) -> JournaledTopicSpec:
     name = reader.required("Name")
     message_type = scope.message_type(reader)
     is_expression = scope.is_pattern(name)

@@ -6,7 +6,7 @@ Source: AMPS User Guide, Configuring Logging and Logging to Syslog.
 import re
 from typing import Final, get_args
 
-from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.reader import ElementReader, did_you_mean
 from config_schema.regex import has_regex_characters, regex_error
 from config_schema.spec import LogProtocol, LogTargetSpec
 from config_schema.units import parse_rotation_threshold, quoted
@@ -40,7 +40,7 @@ _PART_OF_ID: Final = re.compile(r"[0-9A-F]{1,2}|[0-9A-F]{0,2}-[0-9]{0,4}", re.IG
 _TO_FILE: Final = ("file", "gzip")
 
 
-def compile_logging(root: Reader) -> tuple[LogTargetSpec, ...]:
+def compile_logging(root: ElementReader) -> tuple[LogTargetSpec, ...]:
     """Compile the Logging section."""
     targets: list[LogTargetSpec] = []
     for reader in root.inside("Logging", "Target"):
@@ -56,7 +56,7 @@ def compile_logging(root: Reader) -> tuple[LogTargetSpec, ...]:
     return tuple(targets)
 
 
-def _target(reader: Reader) -> LogTargetSpec:
+def _target(reader: ElementReader) -> LogTargetSpec:
     reader.required("Protocol")
     protocol = reader.choice("Protocol", PROTOCOLS, "stdout")
     _check_elements(reader, protocol)
@@ -87,7 +87,7 @@ def _target(reader: Reader) -> LogTargetSpec:
     return target
 
 
-def _check_elements(reader: Reader, protocol: LogProtocol) -> None:
+def _check_elements(reader: ElementReader, protocol: LogProtocol) -> None:
     if protocol in _TO_FILE:
         if not reader.text("FileName"):
             reader.warning(
@@ -101,7 +101,7 @@ def _check_elements(reader: Reader, protocol: LogProtocol) -> None:
         reader.no_effect(("Ident", "Options", "Facility"), f"the target is {protocol}, not syslog")
 
 
-def _level(reader: Reader, tag: str, word: str) -> str:
+def _level(reader: ElementReader, tag: str, word: str) -> str:
     level = word.lower()
     if level in LEVEL_SYNONYMS:
         meaning = LEVEL_SYNONYMS[level]
@@ -116,7 +116,7 @@ def _level(reader: Reader, tag: str, word: str) -> str:
     return level
 
 
-def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
+def _message_ids(reader: ElementReader, tag: str) -> tuple[str, ...]:
     ids = reader.words(tag)
     for word in ids:
         error = regex_error(word)
@@ -131,7 +131,7 @@ def _message_ids(reader: Reader, tag: str) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _syslog_options(reader: Reader) -> tuple[str, ...]:
+def _syslog_options(reader: ElementReader) -> tuple[str, ...]:
     options = tuple(word.upper() for word in reader.words("Options"))
     for option in options:
         if option not in SYSLOG_OPTIONS:

@@ -4,7 +4,7 @@ Source: AMPS User Guide, Special-Purpose Functions.
 """
 
 from config_schema.catalogue import ExpressionKind, ValueKind
-from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.reader import ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.spec import TopicRef
 from config_schema.units import quoted
@@ -12,7 +12,7 @@ from config_schema.units import quoted
 _FORM = "name;parameter count;message type;topic;return field;lookup field;..."
 
 
-def check_lookups(root: Reader, scope: Scope) -> None:
+def check_lookups(root: ElementReader, scope: Scope) -> None:
     """Check the lookups that modules declare, after all topics have been read."""
     names: set[str] = set()
     for module in root.inside("Modules", "Module"):
@@ -24,7 +24,7 @@ def check_lookups(root: Reader, scope: Scope) -> None:
             _check(option, names, scope)
 
 
-def _check(option: Reader, names: set[str], scope: Scope) -> None:
+def _check(option: ElementReader, names: set[str], scope: Scope) -> None:
     parts = [part.strip() for part in option.value.split(";")]
     if len(parts) < 6 or not all(parts):
         option.error(f"{quoted(option.value)} is not a lookup: expected {_FORM}")

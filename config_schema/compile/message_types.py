@@ -9,14 +9,14 @@ from typing import Final
 
 from config_schema.catalogue import ModuleKind
 from config_schema.compile.modules import find_module
-from config_schema.compile.reader import Reader
-from config_schema.compile.scope import MessageFormat, Scope
+from config_schema.compile.reader import ElementReader
+from config_schema.compile.scope import TypeCapabilities, Scope
 from config_schema.spec import MessageTypeSpec, Option, Options
 from config_schema.units import quoted
 
-_COMPLETE: Final = MessageFormat()
+_COMPLETE: Final = TypeCapabilities()
 
-FORMATS: Final[Mapping[str, MessageFormat]] = {
+FORMATS: Final[Mapping[str, TypeCapabilities]] = {
     "fix": _COMPLETE,
     "nvfix": _COMPLETE,
     "xml": _COMPLETE,
@@ -24,11 +24,11 @@ FORMATS: Final[Mapping[str, MessageFormat]] = {
     "bson": _COMPLETE,
     "bflat": _COMPLETE,
     "msgpack": _COMPLETE,
-    "binary": MessageFormat(fields=False, view=False, enrichment=False),
-    "protobuf": MessageFormat(view=False, enrichment=False),
-    "struct": MessageFormat(view=False),
+    "binary": TypeCapabilities(fields=False, view=False, enrichment=False),
+    "protobuf": TypeCapabilities(view=False, enrichment=False),
+    "struct": TypeCapabilities(view=False),
     "composite-local": _COMPLETE,
-    "composite-global": MessageFormat(view=False),
+    "composite-global": TypeCapabilities(view=False),
 }
 """The capabilities of the modules of message types."""
 
@@ -56,7 +56,7 @@ _NEEDS_COUNT: Final = "xsSp"
 _PACKAGED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def compile_message_types(root: Reader, scope: Scope) -> tuple[MessageTypeSpec, ...]:
+def compile_message_types(root: ElementReader, scope: Scope) -> tuple[MessageTypeSpec, ...]:
     """Compile the MessageTypes section and make every message type known."""
     scope.message_types.update({name: FORMATS[name] for name in BUILT_IN})
     types: dict[str, MessageTypeSpec] = {}
@@ -75,7 +75,7 @@ def compile_message_types(root: Reader, scope: Scope) -> tuple[MessageTypeSpec, 
     return tuple(types.values())
 
 
-def _module_called(reader: Reader, name: str) -> str:
+def _module_called(reader: ElementReader, name: str) -> str:
     if name in FORMATS:
         return name
     reader.error(
@@ -86,7 +86,7 @@ def _module_called(reader: Reader, name: str) -> str:
     return ""
 
 
-def _check_elements(reader: Reader, module: str) -> None:
+def _check_elements(reader: ElementReader, module: str) -> None:
     required = REQUIRED.get(module, ())
     for tag in required:
         if not reader.texts(tag):
@@ -110,7 +110,7 @@ def _check_elements(reader: Reader, module: str) -> None:
 
 
 def _check_parts(
-    reader: Reader, module: str, scope: Scope, defined: Collection[str | None]
+    reader: ElementReader, module: str, scope: Scope, defined: Collection[str | None]
 ) -> None:
     """Check the parts of a composite type, which are types that exist or stand before it."""
     if not module.startswith("composite-"):
@@ -130,7 +130,7 @@ def _belongs_to_some_module(tag: str) -> bool:
     return any(tag in table for table in tables)
 
 
-def _check_struct_field(field: Reader) -> None:
+def _check_struct_field(field: ElementReader) -> None:
     match = _STRUCT_FIELD.fullmatch(field.value)
     if match is None:
         field.error(
@@ -141,7 +141,7 @@ def _check_struct_field(field: Reader) -> None:
         field.error(f"{quoted(field.value)} needs a number of bytes before {match[4]}")
 
 
-def _check_separator(reader: Reader, tag: str) -> None:
+def _check_separator(reader: ElementReader, tag: str) -> None:
     text = reader.text(tag)
     if text is not None and not (text.isascii() and text.isdigit() and int(text) < 256):
         reader.error(
@@ -150,7 +150,7 @@ def _check_separator(reader: Reader, tag: str) -> None:
         )
 
 
-def _spec(reader: Reader, name: str, module: str) -> MessageTypeSpec:
+def _spec(reader: ElementReader, name: str, module: str) -> MessageTypeSpec:
     options = [
         Option(child.node.tag, child.value, (), child.location)
         for child in reader.children()

@@ -9,7 +9,7 @@ from typing import Final
 
 from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule
 from config_schema.compile.options import check_options, read_options
-from config_schema.compile.reader import COUNT, Reader
+from config_schema.compile.reader import COUNT, ElementReader
 from config_schema.compile.scope import Scope
 from config_schema.spec import FunctionSpec, ModuleSpec, ModuleUse, Options
 from config_schema.standard_modules import LIBRARIES_OF_AMPS, STANDARD_MODULES
@@ -24,7 +24,7 @@ _SLIP_OF_THE_PEN: Final = 0.9
 """Minimum similarity of a library's name to one of AMPS: all of them begin and end the same."""
 
 
-def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
+def compile_modules(root: ElementReader, scope: Scope) -> tuple[ModuleSpec, ...]:
     """Compile the Modules section; a library must be one that the program stands in for."""
     modules = []
     for reader in root.inside("Modules", "Module"):
@@ -43,7 +43,7 @@ def compile_modules(root: Reader, scope: Scope) -> tuple[ModuleSpec, ...]:
     return tuple(modules)
 
 
-def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
+def _library_rule(reader: ElementReader, library: str) -> LibraryRule | None:
     if not library:
         return None
     base = posixpath.basename(library).removesuffix(".so") + ".so"
@@ -65,7 +65,7 @@ def _library_rule(reader: Reader, library: str) -> LibraryRule | None:
     return None
 
 
-def compile_use(reader: Reader | None, kind: ModuleKind, scope: Scope) -> ModuleUse | None:
+def compile_use(reader: ElementReader | None, kind: ModuleKind, scope: Scope) -> ModuleUse | None:
     """Compile an element that puts a module to work; None if the element is absent."""
     if reader is None:
         return None
@@ -86,12 +86,12 @@ def _inherited(name: str, kind: ModuleKind, scope: Scope) -> Options:
     return scope.options_of_modules.get(name, Options())
 
 
-def built_in(reader: Reader, kind: ModuleKind) -> Mapping[str, ModuleRule]:
+def built_in(reader: ElementReader, kind: ModuleKind) -> Mapping[str, ModuleRule]:
     """Return the modules that a configuration may use without loading them."""
     return {**STANDARD_MODULES.get(kind, {}), **reader.catalogue.modules(kind)}
 
 
-def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> ModuleRule | None:
+def find_module(reader: ElementReader, name: str, kind: ModuleKind, scope: Scope) -> ModuleRule | None:
     """Return the rule of the module that an element names; report it if there is none."""
     builtin = built_in(reader, kind)
     if name in builtin:
@@ -121,7 +121,7 @@ def find_module(reader: Reader, name: str, kind: ModuleKind, scope: Scope) -> Mo
     return None
 
 
-def _check_loaded(reader: Reader, rule: ModuleRule, scope: Scope) -> None:
+def _check_loaded(reader: ElementReader, rule: ModuleRule, scope: Scope) -> None:
     """Report a module if the configuration does not load its library."""
     loaded = (library.name for library in scope.modules.values() if library is not None)
     if rule.library and rule.library not in loaded:
@@ -141,7 +141,7 @@ def _unknown(name: str, kind: ModuleKind) -> str:
     return f"there is no module {quoted(name)} for {kind.value}"
 
 
-def _suggestion(name: str, kind: ModuleKind, reader: Reader, scope: Scope) -> str:
+def _suggestion(name: str, kind: ModuleKind, reader: ElementReader, scope: Scope) -> str:
     builtin = built_in(reader, kind)
     loaded = [known for known, rule in scope.modules.items() if rule and kind in rule.uses]
     known = [*builtin, *loaded]
@@ -189,7 +189,7 @@ def _ending(name: str) -> str:
     return name
 
 
-def compile_functions(root: Reader, scope: Scope) -> tuple[FunctionSpec, ...]:
+def compile_functions(root: ElementReader, scope: Scope) -> tuple[FunctionSpec, ...]:
     """Compile user-defined functions (AMPS User Guide, AMPS Process Options)."""
     functions: dict[str, FunctionSpec] = {}
     for reader in root.inside("UserDefinedFunctions", "Function"):
@@ -214,7 +214,7 @@ def compile_functions(root: Reader, scope: Scope) -> tuple[FunctionSpec, ...]:
     return tuple(functions.values())
 
 
-def _check_symbol(reader: Reader, library: LibraryRule | None) -> None:
+def _check_symbol(reader: ElementReader, library: LibraryRule | None) -> None:
     symbol = reader.text("Symbol")
     if library is None or not symbol or not library.lacks(symbol):
         return

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from config_schema.catalogue import ExpressionKind, OptionRule, ValueKind
-from config_schema.compile.reader import PERCENTAGE, Reader, did_you_mean
-from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.reader import PERCENTAGE, ElementReader, did_you_mean
+from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.regex import regex_error
 from config_schema.spec import TopicRef
 from config_schema.units import UnitError, parse_bool, parse_count, parse_interval, quoted
@@ -37,13 +37,13 @@ _RESERVED_SIGNALS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class OptionValue:
     """An option as written, its rule, and the context for the check of its value.
 
     `message_type` is the value of the MessageType option beside it, "" without one.
     """
 
-    option: Reader
+    option: ElementReader
     rule: OptionRule
     scope: Scope
     message_type: str
@@ -58,7 +58,7 @@ class Given:
         self.option.error(f"{quoted(self.text)} is not {what}", hint)
 
 
-def check_value(given: Given) -> None:
+def check_value(given: OptionValue) -> None:
     """Check the value of one option."""
     if not given.text:
         if given.rule.required or given.rule.value not in _MAY_BE_EMPTY:
@@ -75,7 +75,7 @@ def check_value(given: Given) -> None:
             check(given)
 
 
-def _check_expression(option: Reader, kind: ExpressionKind) -> None:
+def _check_expression(option: ElementReader, kind: ExpressionKind) -> None:
     if VARIABLE.search(option.value) is None:
         option.checked_expression(kind)
         return
@@ -84,8 +84,8 @@ def _check_expression(option: Reader, kind: ExpressionKind) -> None:
         option.warning(f"may not parse once its variables are filled in: {error}")
 
 
-def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
-    def check_quantity(given: Given) -> None:
+def _parsed_by(parse: Callable[[str], object]) -> Callable[[OptionValue], None]:
+    def check_quantity(given: OptionValue) -> None:
         try:
             parse(given.text)
         except UnitError as error:
@@ -94,7 +94,7 @@ def _parsed_by(parse: Callable[[str], object]) -> Callable[[Given], None]:
     return check_quantity
 
 
-def _check_percentage(given: Given) -> None:
+def _check_percentage(given: OptionValue) -> None:
     try:
         if PERCENTAGE(given.text) > 100:  # no figure exceeds 100%
             given.refuse("a percentage: expected 0% to 100%")
@@ -102,15 +102,15 @@ def _check_percentage(given: Given) -> None:
         given.option.error(str(error))
 
 
-def _check_choice(given: Given) -> None:
+def _check_choice(given: OptionValue) -> None:
     _check_words(given, [given.text])
 
 
-def _check_choices(given: Given) -> None:
+def _check_choices(given: OptionValue) -> None:
     _check_words(given, [word.strip() for word in given.text.split(",")])
 
 
-def _check_words(given: Given, words: Sequence[str]) -> None:
+def _check_words(given: OptionValue, words: Sequence[str]) -> None:
     choices = given.rule.choices
     for word in words:
         if word.lower() not in choices:
@@ -120,7 +120,7 @@ def _check_words(given: Given, words: Sequence[str]) -> None:
             )
 
 
-def _check_signal(given: Given) -> None:
+def _check_signal(given: OptionValue) -> None:
     name = given.text.upper()
     names = [known.name for known in signal.Signals]
     if name not in names:
@@ -131,7 +131,7 @@ def _check_signal(given: Given) -> None:
         given.option.error(f"no action can be set for {name}: {_RESERVED_SIGNALS[name]}")
 
 
-def _check_every(given: Given) -> None:
+def _check_every(given: OptionValue) -> None:
     catalogue = given.option.catalogue
     error = catalogue.check_schedule(given.text, "Every")
     if error is not None:
@@ -141,7 +141,7 @@ def _check_every(given: Given) -> None:
         )
 
 
-def _check_crontab(given: Given) -> None:
+def _check_crontab(given: OptionValue) -> None:
     catalogue = given.option.catalogue
     error = catalogue.check_schedule(given.text, "Crontab")
     if error is not None:
@@ -149,8 +149,8 @@ def _check_crontab(given: Given) -> None:
         given.option.error(error, "this form of schedule goes into Every" if every else None)
 
 
-def _command_options(command: Literal["subscribe", "sow"]) -> Callable[[Given], None]:
-    def check_options(given: Given) -> None:
+def _command_options(command: Literal["subscribe", "sow"]) -> Callable[[OptionValue], None]:
+    def check_options(given: OptionValue) -> None:
         error = given.option.catalogue.check_command_options(given.text, command)
         if error is not None:
             given.option.error(error)
@@ -158,14 +158,14 @@ def _command_options(command: Literal["subscribe", "sow"]) -> Callable[[Given], 
     return check_options
 
 
-def _check_name(given: Given) -> None:
+def _check_name(given: OptionValue) -> None:
     if _NAME.fullmatch(given.text) is None:
         given.refuse(
             "the name of a variable: expected letters, digits and underscores, without the braces"
         )
 
 
-def _check_assignment(given: Given) -> None:
+def _check_assignment(given: OptionValue) -> None:
     name, equals, expression = given.text.partition("=")
     if not equals or _NAME.fullmatch(name.strip()) is None or not expression.strip():
         given.refuse("an assignment: expected variable=expression, such as PRICE=/price")
@@ -175,25 +175,25 @@ def _check_assignment(given: Given) -> None:
         given.option.error(error)
 
 
-def _check_translation(given: Given) -> None:
+def _check_translation(given: OptionValue) -> None:
     if "=" not in given.text:
         given.refuse("a case: expected original=translated")
 
 
-def _check_regex(given: Given) -> None:
+def _check_regex(given: OptionValue) -> None:
     given.option.checked_pattern()
 
 
-def _check_topic_pattern(given: Given) -> None:
+def _check_topic_pattern(given: OptionValue) -> None:
     if given.scope.is_pattern(given.text):
         given.option.checked_pattern()
 
 
-def _check_message_type(given: Given) -> None:
+def _check_message_type(given: OptionValue) -> None:
     given.scope.check_message_type(given.option, given.text)
 
 
-def _check_transport(given: Given) -> None:
+def _check_transport(given: OptionValue) -> None:
     names = list(given.scope.transports)
     if given.text not in names:
         given.option.error(
@@ -207,26 +207,26 @@ def _check_transport(given: Given) -> None:
         )
 
 
-def _check_stored(given: Given) -> None:
+def _check_stored(given: OptionValue) -> None:
     _require_stored(given, given.scope.stored.values(), "topic")
 
 
-def _check_queue(given: Given) -> None:
+def _check_queue(given: OptionValue) -> None:
     queues = [topic for topic in given.scope.stored.values() if topic.kind.endswith("Queue")]
     _require_stored(given, queues, "queue")
 
 
-def _check_records(given: Given) -> None:
+def _check_records(given: OptionValue) -> None:
     if not _report_queue(given):
         _require_stored(given, given.scope.stored.values(), "topic, view or conflated topic")
 
 
-def _check_record_pattern(given: Given) -> None:
+def _check_record_pattern(given: OptionValue) -> None:
     if not _report_queue(given):
         _check_stored_pattern(given)
 
 
-def _report_queue(given: Given) -> bool:
+def _report_queue(given: OptionValue) -> bool:
     queue = _named_queue(given)
     if queue is not None:
         given.option.error(
@@ -236,7 +236,7 @@ def _report_queue(given: Given) -> bool:
     return queue is not None
 
 
-def _check_published(given: Given) -> None:
+def _check_published(given: OptionValue) -> None:
     queue = _named_queue(given)
     if queue is not None:
         given.option.warning(
@@ -246,12 +246,12 @@ def _check_published(given: Given) -> None:
     _check_topic_pattern(given)
 
 
-def _named_queue(given: Given) -> StoredTopic | None:
+def _named_queue(given: OptionValue) -> SowDefinition | None:
     stored = given.scope.find_stored(TopicRef(given.text, given.message_type))
     return stored if stored is not None and stored.kind.endswith("Queue") else None
 
 
-def _require_stored(given: Given, candidates: Iterable[StoredTopic], what: str) -> None:
+def _require_stored(given: OptionValue, candidates: Iterable[SowDefinition], what: str) -> None:
     if given.message_type not in given.scope.message_types:
         return
     typed = [topic for topic in candidates if topic.ref.message_type == given.message_type]
@@ -262,7 +262,7 @@ def _require_stored(given: Given, candidates: Iterable[StoredTopic], what: str) 
         )
 
 
-def _check_stored_pattern(given: Given) -> None:
+def _check_stored_pattern(given: OptionValue) -> None:
     if given.scope.is_pattern(given.text) and regex_error(given.text) is not None:
         given.option.checked_pattern()
     elif given.message_type in given.scope.message_types and not any(
@@ -274,14 +274,14 @@ def _check_stored_pattern(given: Given) -> None:
         )
 
 
-def _check_resource(given: Given) -> None:
+def _check_resource(given: OptionValue) -> None:
     if _RESOURCE.fullmatch(given.text) is None:
         given.refuse(
             "the name of a resource: expected one part of a path, without slashes and blanks"
         )
 
 
-def _check_topic_translation(given: Given) -> None:
+def _check_topic_translation(given: OptionValue) -> None:
     original, _, translated = given.text.rpartition(":")
     if original and translated:
         _check_original(given, original)
@@ -289,7 +289,7 @@ def _check_topic_translation(given: Given) -> None:
         given.refuse("a translation: expected original:translated")
 
 
-def _check_conflated_translation(given: Given) -> None:
+def _check_conflated_translation(given: OptionValue) -> None:
     parts = given.text.rsplit(":", 2)
     if len(parts) < 3 or not all(parts):
         given.refuse("a translation: expected original:translated:interval")
@@ -301,7 +301,7 @@ def _check_conflated_translation(given: Given) -> None:
         given.option.error(str(error))
 
 
-def _check_original(given: Given, original: str) -> None:
+def _check_original(given: OptionValue, original: str) -> None:
     error = regex_error(original)
     if error is not None:
         given.option.error(f"{quoted(original)} is not a regular expression: {error}")
@@ -315,7 +315,7 @@ _EXPRESSIONS: Final[Mapping[ValueKind, ExpressionKind]] = {
 }
 """Kinds of values that are expressions."""
 
-_CHECKS: Final[Mapping[ValueKind, Callable[[Given], None]]] = {
+_CHECKS: Final[Mapping[ValueKind, Callable[[OptionValue], None]]] = {
     ValueKind.INTERVAL: _parsed_by(parse_interval),
     ValueKind.COUNT: _parsed_by(parse_count),
     ValueKind.BOOLEAN: _parsed_by(parse_bool),

@@ -4,27 +4,27 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from config_schema.catalogue import ModuleRule
-from config_schema.compile.option_values import Given, check_value
-from config_schema.compile.reader import Reader, did_you_mean
+from config_schema.compile.option_values import OptionValue, check_value
+from config_schema.compile.reader import ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.spec import Option, Options
 
 _NONE: Final = Options()
 
 
-def read_options(reader: Reader) -> Options:
+def read_options(reader: ElementReader) -> Options:
     """Return the Options of an element as the module will receive them."""
     options = reader.child("Options")
     return Options(tuple(_option(child.node) for child in options.children()) if options else ())
 
 
-def _option(node: Node) -> Option:
+def _option(node: ConfigNode) -> Option:
     return Option(node.tag, node.text, tuple(map(_option, node.children)), node.location)
 
 
 def check_options(
-    reader: Reader, rule: ModuleRule, scope: Scope, inherited: Options = _NONE
+    reader: ElementReader, rule: ModuleRule, scope: Scope, inherited: Options = _NONE
 ) -> None:
     """Check the Options of an element against the rule of the module that the element names.
 
@@ -34,8 +34,8 @@ def check_options(
         scope: the names of the rest of the configuration.
         inherited: options that were given where the module is loaded, and count here as well.
     """
-    options = reader.child("Options") or Reader(
-        Node("Options", "", {}, (), reader.location),
+    options = reader.child("Options") or ElementReader(
+        ConfigNode("Options", "", {}, (), reader.location),
         f"{reader.node.tag}/Options",
         reader.report,
         reader.catalogue,
@@ -52,14 +52,14 @@ def check_options(
         if name in seen and not known[name].repeatable:
             option.error(f"is given twice; {rule.name} takes it once")
         seen.add(name)
-        check_value(Given(option, known[name], scope, options.text("MessageType") or ""))
+        check_value(OptionValue(option, known[name], scope, options.text("MessageType") or ""))
     if rule.check is not None:
         for problem in rule.check(read_options(reader), inherited):
             report = options.warning if problem.is_warning else options.error
             report(problem.text, problem.hint, tag=problem.option)
 
 
-def _check_presence(options: Reader, rule: ModuleRule, inherited: Collection[str]) -> None:
+def _check_presence(options: ElementReader, rule: ModuleRule, inherited: Collection[str]) -> None:
     def is_given(name: str) -> bool:
         return name in inherited or options.has(name)
 
@@ -89,6 +89,6 @@ def _check_presence(options: Reader, rule: ModuleRule, inherited: Collection[str
             options.error(f"is missing: it goes together with {' and '.join(given)}", tag=absent[0])
 
 
-def _report_unknown(option: Reader, rule: ModuleRule, known: Sequence[str]) -> None:
+def _report_unknown(option: ElementReader, rule: ModuleRule, known: Sequence[str]) -> None:
     takes = f"it takes {', '.join(known)}" if known else "it takes no options"
     option.error(f"is not an option of {rule.name}", did_you_mean(option.node.tag, known) or takes)

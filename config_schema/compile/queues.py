@@ -7,7 +7,7 @@ import re
 from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind
-from config_schema.compile.reader import COUNT, INTERVAL, Reader, did_you_mean
+from config_schema.compile.reader import COUNT, INTERVAL, ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.compile.topics import compile_expiration
 from config_schema.regex import has_regex_characters
@@ -18,20 +18,20 @@ Semantics = Literal["at-least-once", "at-most-once"]
 ExpirationModel = Literal["queue", "latest", "earliest", "default"]
 Fairness = Literal["fast", "round-robin", "proportional"]
 Leasing = Literal["strict", "sublet"]
-Kind = Literal["Queue", "LocalQueue", "GroupLocalQueue"]
+QueueKind = Literal["Queue", "LocalQueue", "GroupLocalQueue"]
 
 SEMANTICS: Final[tuple[Semantics, ...]] = get_args(Semantics)
 EXPIRATION_MODELS: Final[tuple[ExpirationModel, ...]] = get_args(ExpirationModel)
 FAIRNESS: Final[tuple[Fairness, ...]] = get_args(Fairness)
 LEASING: Final[tuple[Leasing, ...]] = get_args(Leasing)
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+KINDS: Final[tuple[QueueKind, ...]] = get_args(QueueKind)
 
 _RECOVERY_POINTS: Final = ("epoch", "now", "creation")
 _BOOKMARK: Final = re.compile(r"\d+\|\d+\|[0-9TZ.]*(,\d+\|\d+\|[0-9TZ.]*)*")
 _TIMESTAMP: Final = re.compile(r"\d{8}T\d{6}(\.\d{1,9})?Z?")
 
 
-def compile_queue(reader: Reader, scope: Scope) -> QueueSpec:
+def compile_queue(reader: ElementReader, scope: Scope) -> QueueSpec:
     """Compile one Queue, LocalQueue or GroupLocalQueue of the SOW section."""
     name = reader.text("Name") or ""
     message_type = scope.message_type(reader)
@@ -76,7 +76,7 @@ def compile_queue(reader: Reader, scope: Scope) -> QueueSpec:
     )
 
 
-def _topics(reader: Reader, name: str, message_type: str, scope: Scope) -> tuple[str, str]:
+def _topics(reader: ElementReader, name: str, message_type: str, scope: Scope) -> tuple[str, str]:
     """Return the underlying topic, and the topic that publishes to the queue go to."""
     underlying = reader.text("UnderlyingTopic") or name
     target = reader.text("DefaultPublishTarget")
@@ -107,12 +107,12 @@ def _topics(reader: Reader, name: str, message_type: str, scope: Scope) -> tuple
     return underlying, target
 
 
-def _is_expression(reader: Reader, scope: Scope) -> bool:
+def _is_expression(reader: ElementReader, scope: Scope) -> bool:
     return scope.is_pattern(reader.text("UnderlyingTopic") or "")
 
 
 def _dead_letter_topic(
-    reader: Reader, name: str, message_type: str, underlying: str, scope: Scope
+    reader: ElementReader, name: str, message_type: str, underlying: str, scope: Scope
 ) -> str | None:
     """Return the topic for dead letters, which must not come back by themselves."""
     topic = reader.text("DeadLetterTopic")
@@ -136,7 +136,7 @@ def _dead_letter_topic(
     return topic
 
 
-def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, scope: Scope) -> None:
+def _require_journal(reader: ElementReader, topic: str, message_type: str, tag: str, scope: Scope) -> None:
     if not topic or message_type not in scope.message_types:
         return
     if scope.is_journaled(topic, message_type):
@@ -157,7 +157,7 @@ def _require_journal(reader: Reader, topic: str, message_type: str, tag: str, sc
     )
 
 
-def _check_order(reader: Reader) -> None:
+def _check_order(reader: ElementReader) -> None:
     if reader.has("Priority") and reader.has("BarrierExpression"):
         reader.error("cannot be combined with Priority", tag="BarrierExpression")
     for tag in ("Priority", "BarrierExpression"):
@@ -168,7 +168,7 @@ def _check_order(reader: Reader) -> None:
             )
 
 
-def _fairness(reader: Reader, semantics: Semantics) -> Fairness:
+def _fairness(reader: ElementReader, semantics: Semantics) -> Fairness:
     if semantics == "at-least-once":
         return reader.choice("FairnessModel", FAIRNESS, "proportional")
     reader.no_effect(("LeasePeriod", "Leasing"), "at-most-once removes messages as they are sent")
@@ -182,7 +182,7 @@ def _fairness(reader: Reader, semantics: Semantics) -> Fairness:
     return model
 
 
-def _recovery_point(reader: Reader) -> str:
+def _recovery_point(reader: ElementReader) -> str:
     text = reader.text("RecoveryPoint") or "epoch"
     if text.lower() in _RECOVERY_POINTS:
         return text.lower()
@@ -196,7 +196,7 @@ def _recovery_point(reader: Reader) -> str:
     return text
 
 
-def _initial_owner(reader: Reader) -> str | None:
+def _initial_owner(reader: ElementReader) -> str | None:
     if reader.node.tag == "GroupLocalQueue":
         return reader.required("InitialOwner")
     for tag in ("InitialOwner", "GroupLocalQueueDomain"):

@@ -1,6 +1,6 @@
 """Elements as typed values: a value that cannot be read is reported, and reading continues.
 
-A `Reader` is one element. Its methods take the names of children and return values, so that the
+A `ElementReader` is one element. Its methods take the names of children and return values, so that the
 compiler of a section reads like the section's documentation. A missing or wrong value is replaced
 by a stand-in of the right type: it is never used, because a configuration with errors gives no
 instance, but the later checks still run and the whole file is checked in one run.
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, overload
 
 from config_schema.catalogue import Catalogue, ExpressionKind
-from config_schema.document import Node
-from config_schema.problems import Located, Location, Problems, Severity
+from config_schema.document import ConfigNode
+from config_schema.problems import HasLocation, Location, Problems, Severity
 from config_schema.regex import regex_error
 from config_schema.spec import InetAddr
 from config_schema.suggest import nearest
@@ -27,7 +27,7 @@ from config_schema.units import (
     quoted,
 )
 
-Word = TypeVar("Word", bound=str)
+WordT = TypeVar("WordT", bound=str)
 
 
 def _parse_percentage(text: str) -> int:
@@ -47,7 +47,7 @@ PERCENTAGE: Final = _parse_percentage
 """Parsers of the texts of quantities."""
 
 
-class Report:
+class CompileReport:
     """Collects the compiler's problems, except errors that the check of the structure reported.
 
     Args:
@@ -68,31 +68,31 @@ class Report:
             if problem.severity is Severity.ERROR
         }
 
-    def error(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+    def error(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
         """Add an error, unless one about the same element at the same place is known."""
         if not self.explained(where, element):
             self._problems.error(where, element, message, hint)
 
-    def explained(self, where: Located, element: str) -> bool:
+    def explained(self, where: HasLocation, element: str) -> bool:
         """Return true if the check of the structure found an error in this element."""
         return (where.location, element) in self._explained
 
-    def warning(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+    def warning(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
         """Add a warning."""
         self._problems.warning(where, element, message, hint)
 
-    def info(self, where: Located, element: str, message: str, hint: str | None = None) -> None:
+    def info(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
         """Add a remark."""
         self._problems.info(where, element, message, hint)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ElementReader:
     """One element, its label in problems, and the report and catalogue that check its values."""
 
-    node: Node
+    node: ConfigNode
     label: str
-    report: Report
+    report: CompileReport
     catalogue: Catalogue
 
     @property
@@ -111,16 +111,16 @@ class Reader:
         """Return true if there is a child called `tag`."""
         return self.node.find(tag) is not None
 
-    def child(self, tag: str) -> "Reader | None":
+    def child(self, tag: str) -> "ElementReader | None":
         """Return the first child called `tag`, or None."""
         node = self.node.find(tag)
         return None if node is None else self._reader(node)
 
-    def children(self, *tags: str) -> "Iterator[Reader]":
+    def children(self, *tags: str) -> "Iterator[ElementReader]":
         """Return the children with one of these tags, all children if no tag is given."""
         return (self._reader(node) for node in self.node.children if not tags or node.tag in tags)
 
-    def inside(self, section: str, tag: str) -> "Iterator[Reader]":
+    def inside(self, section: str, tag: str) -> "Iterator[ElementReader]":
         """Return the elements `tag` of the child `section`, which may be absent."""
         found = self.child(section)
         return found.children(tag) if found else iter(())
@@ -217,7 +217,7 @@ class Reader:
             return self._instead(tag, wrong, read(most), used=most)
         return number
 
-    def choice(self, tag: str, words: Sequence[Word], default: Word) -> Word:
+    def choice(self, tag: str, words: Sequence[WordT], default: WordT) -> WordT:
         """Return the one of `words` that the child holds, ignoring case."""
         text = self.text(tag)
         if text is None:
@@ -297,14 +297,14 @@ class Reader:
         ]
         return nearest(tag, wrong) is not None
 
-    def _subject(self, tag: str | None) -> tuple[Node, str]:
+    def _subject(self, tag: str | None) -> tuple[ConfigNode, str]:
         if tag is None:
             return self.node, self.label
         child = self.node.find(tag)
         return child or self.node, f"{self.node.written}/{child.written if child else tag}"
 
-    def _reader(self, node: Node) -> "Reader":
-        return Reader(node, f"{self.node.written}/{node.written}", self.report, self.catalogue)
+    def _reader(self, node: ConfigNode) -> "ElementReader":
+        return ElementReader(node, f"{self.node.written}/{node.written}", self.report, self.catalogue)
 
     _Value = TypeVar("_Value")
 

@@ -10,8 +10,8 @@ from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
 from config_schema.compile.modules import compile_use
-from config_schema.compile.reader import INTERVAL, Reader, did_you_mean
-from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.reader import INTERVAL, ElementReader, did_you_mean
+from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.compile.transports import TLS_ELEMENTS, compile_tls
 from config_schema.spec import (
     DestinationSpec,
@@ -43,7 +43,7 @@ VALIDATION_CHECKS: Final = (
 MANDATORY_CHECKS: Final = ("queue", "queue_underlying")
 
 
-def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ...]:
+def compile_replication(root: ElementReader, scope: Scope) -> tuple[DestinationSpec, ...]:
     """Compile the Replication section."""
     destinations: dict[str, DestinationSpec] = {}
     authenticator = _authenticator(root, scope)
@@ -67,7 +67,7 @@ def compile_replication(root: Reader, scope: Scope) -> tuple[DestinationSpec, ..
 
 
 def _destination(
-    reader: Reader, scope: Scope, others: Collection[str], authenticator: ModuleUse | None
+    reader: ElementReader, scope: Scope, others: Collection[str], authenticator: ModuleUse | None
 ) -> DestinationSpec:
     topics = tuple(_topic(topic, scope) for topic in reader.children("Topic"))
     if not topics:
@@ -95,7 +95,7 @@ def _destination(
 
 
 def _made_name(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], others: Collection[str]
+    reader: ElementReader, transports: Sequence[OutgoingTransportSpec], others: Collection[str]
 ) -> str:
     """Return a name for a destination without a Name, as in the documentation's examples."""
     names = [reader.text("Group")]
@@ -104,7 +104,7 @@ def _made_name(
     return next((name for name in given if name not in others), (given or ["destination"])[0])
 
 
-def _topic(reader: Reader, scope: Scope) -> ReplicatedTopicSpec:
+def _topic(reader: ElementReader, scope: Scope) -> ReplicatedTopicSpec:
     name = reader.required("Name")
     message_type = scope.message_type(reader)
     if scope.is_pattern(name):
@@ -125,7 +125,7 @@ def _is_queue(name: str, message_type: str, scope: Scope) -> bool:
     return topic is not None and topic.kind.endswith("Queue")
 
 
-def _require_journal(reader: Reader, name: str, message_type: str, scope: Scope) -> None:
+def _require_journal(reader: ElementReader, name: str, message_type: str, scope: Scope) -> None:
     known = message_type in scope.message_types
     if known and scope.journaled and not scope.is_journaled(name, message_type):
         names = [ref.name for ref in scope.journaled if ref.message_type == message_type]
@@ -138,7 +138,7 @@ def _require_journal(reader: Reader, name: str, message_type: str, scope: Scope)
         )
 
 
-def _excluded(reader: Reader) -> frozenset[str]:
+def _excluded(reader: ElementReader) -> frozenset[str]:
     checks = [word.lower() for word in reader.words("ExcludeValidation")]
     for check in checks:
         if check not in VALIDATION_CHECKS:
@@ -152,7 +152,7 @@ def _excluded(reader: Reader) -> frozenset[str]:
     return frozenset(checks)
 
 
-def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
+def _check_queues(reader: ElementReader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
     for queue in (topic for topic in scope.stored.values() if topic.kind.endswith("Queue")):
         selecting = [topic for topic in topics if _selects(topic, queue, scope)]
         if not selecting:
@@ -171,13 +171,13 @@ def _check_queues(reader: Reader, topics: Sequence[ReplicatedTopicSpec], scope: 
             )
 
 
-def _selects(topic: ReplicatedTopicSpec, queue: StoredTopic, scope: Scope) -> bool:
+def _selects(topic: ReplicatedTopicSpec, queue: SowDefinition, scope: Scope) -> bool:
     return topic.message_type == queue.ref.message_type and (
         topic.name == queue.ref.name or scope.matches(topic.name, queue.ref.name)
     )
 
 
-def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic, scope: Scope) -> bool:
+def _carries(topic: ReplicatedTopicSpec, source: str, queue: SowDefinition, scope: Scope) -> bool:
     """Return true if `topic` replicates the messages of a queue's underlying topic."""
     if topic.message_type != queue.ref.message_type:
         return False
@@ -186,7 +186,7 @@ def _carries(topic: ReplicatedTopicSpec, source: str, queue: StoredTopic, scope:
     return scope.is_pattern(source)  # its topics are not known beforehand
 
 
-def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: StoredTopic) -> None:
+def _report_local_queue(reader: ElementReader, topic: ReplicatedTopicSpec, queue: SowDefinition) -> None:
     message = f"{quoted(queue.ref.name)} is a LocalQueue, which cannot be replicated"
     if topic.name == queue.ref.name:
         reader.report.error(
@@ -198,13 +198,13 @@ def _report_local_queue(reader: Reader, topic: ReplicatedTopicSpec, queue: Store
         )
 
 
-def _authenticator(reader: Reader, scope: Scope) -> ModuleUse | None:
+def _authenticator(reader: ElementReader, scope: Scope) -> ModuleUse | None:
     """Compile the Authenticator of the instance, or of a transport of a destination."""
     return compile_use(reader.child("Authenticator"), ModuleKind.AUTHENTICATOR, scope)
 
 
 def _transport(
-    reader: Reader, scope: Scope, authenticator: ModuleUse | None
+    reader: ElementReader, scope: Scope, authenticator: ModuleUse | None
 ) -> OutgoingTransportSpec:
     kind = reader.choice("Type", OUTGOING_TYPES, "amps-replication")
     addresses = (child.own_address() for child in reader.children("InetAddr") if child.value)
@@ -218,7 +218,7 @@ def _transport(
     )
 
 
-def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
+def _outgoing_tls(reader: ElementReader, kind: OutgoingType) -> TlsSpec | None:
     given = [tag for tag in TLS_ELEMENTS if reader.text(tag)]
     if kind == "amps-replication" and not given:
         return None
@@ -230,7 +230,7 @@ def _outgoing_tls(reader: Reader, kind: OutgoingType) -> TlsSpec | None:
 
 
 def _check_reachable(
-    reader: Reader, transports: Sequence[OutgoingTransportSpec], scope: Scope
+    reader: ElementReader, transports: Sequence[OutgoingTransportSpec], scope: Scope
 ) -> None:
     """Check that a destination without an address can be reached over an incoming connection."""
     if any(transport.has("InetAddr") for transport in reader.children("Transport")):
@@ -266,7 +266,7 @@ def _is_enough(wanted: TlsSpec | None, given: TlsSpec | None) -> bool:
     return given is not None and (given.verify_client or not wanted.verify_client)
 
 
-def _compression(reader: Reader) -> str | None:
+def _compression(reader: ElementReader) -> str | None:
     inner = (child.text("Compression") for child in reader.children("Transport"))
     text = reader.text("Compression") or next(filter(None, inner), None)
     return (

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from config_schema.catalogue import LibraryRule
-from config_schema.compile.reader import Reader, did_you_mean
-from config_schema.document import Node
+from config_schema.compile.reader import ElementReader, did_you_mean
+from config_schema.document import ConfigNode
 from config_schema.regex import has_regex_characters, matches, regex_error
 from config_schema.spec import JournaledTopicSpec, Options, ProtocolSpec, TopicRef, TransportSpec
 from config_schema.units import quoted
 
 
 @dataclass(frozen=True, slots=True)
-class MessageFormat:
+class TypeCapabilities:
     """The capabilities of a message type (AMPS User Guide, Default Message Types).
 
     `fields`: values can be read from a message. `view`: messages can be composed for a view.
@@ -30,13 +30,13 @@ class MessageFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTopic:
+class SowDefinition:
     """A definition of the SOW section that other sections may refer to."""
 
     kind: str
     ref: TopicRef
     pattern: str | None
-    node: Node
+    node: ConfigNode
 
     def covers(self, topic: str) -> bool:
         """Return true if messages published to `topic` are stored by this definition."""
@@ -60,22 +60,22 @@ class Scope:
 
     modules: dict[str, LibraryRule | None] = field(default_factory=dict)
     options_of_modules: dict[str, Options] = field(default_factory=dict)
-    message_types: dict[str, MessageFormat] = field(default_factory=dict)
+    message_types: dict[str, TypeCapabilities] = field(default_factory=dict)
     protocols: dict[str, ProtocolSpec] = field(default_factory=dict)
     transports: dict[str, TransportSpec] = field(default_factory=dict)
     journaled: dict[TopicRef, JournaledTopicSpec] = field(default_factory=dict)
     journaled_patterns: list[TopicRef] = field(default_factory=list)
-    stored: dict[TopicRef, StoredTopic] = field(default_factory=dict)
-    patterns: list[StoredTopic] = field(default_factory=list)
-    later: deque[StoredTopic] = field(default_factory=deque)
+    stored: dict[TopicRef, SowDefinition] = field(default_factory=dict)
+    patterns: list[SowDefinition] = field(default_factory=list)
+    later: deque[SowDefinition] = field(default_factory=deque)
 
-    def message_type(self, reader: Reader, tag: str = "MessageType") -> str:
+    def message_type(self, reader: ElementReader, tag: str = "MessageType") -> str:
         """Return the message type that the child `tag` names, which must exist."""
         name = reader.required(tag)
         self.check_message_type(reader, name, tag)
         return name
 
-    def check_message_type(self, reader: Reader, name: str, tag: str | None = None) -> None:
+    def check_message_type(self, reader: ElementReader, name: str, tag: str | None = None) -> None:
         """Report `name` unless it is a message type of this instance."""
         if name and name not in self.message_types:
             hint = did_you_mean(name, list(self.message_types))
@@ -85,15 +85,15 @@ class Scope:
                 tag=tag,
             )
 
-    def format_of(self, message_type: str) -> MessageFormat:
+    def format_of(self, message_type: str) -> TypeCapabilities:
         """Return the capabilities of a message type; all of them for one that is not defined."""
-        return self.message_types.get(message_type, MessageFormat())
+        return self.message_types.get(message_type, TypeCapabilities())
 
-    def find_stored(self, ref: TopicRef) -> StoredTopic | None:
+    def find_stored(self, ref: TopicRef) -> SowDefinition | None:
         """Return the definition with exactly this name and type."""
         return self.stored.get(ref)
 
-    def stored_like(self, pattern: str, message_type: str) -> Iterator[StoredTopic]:
+    def stored_like(self, pattern: str, message_type: str) -> Iterator[SowDefinition]:
         """Return the definitions of a type whose topics a name or an expression selects."""
         for topic in self.stored.values():
             if topic.ref.message_type != message_type:
@@ -126,7 +126,7 @@ class Scope:
         if self.is_pattern(logged.name):
             self.journaled_patterns.append(ref)
 
-    def define(self, topic: StoredTopic) -> None:
+    def define(self, topic: SowDefinition) -> None:
         """Register a definition of the SOW section."""
         self.stored.setdefault(topic.ref, topic)
         if topic.pattern is not None:

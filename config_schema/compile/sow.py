@@ -9,15 +9,15 @@ from typing import Final
 
 from config_schema.compile.conflated import compile_conflated_topic
 from config_schema.compile.queues import compile_queue
-from config_schema.compile.reader import Reader, Report
-from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.reader import ElementReader, CompileReport
+from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view
-from config_schema.selection import Selection
+from config_schema.selection import TopicPattern
 from config_schema.spec import QueueSpec, SowSpec, TopicRef
 from config_schema.units import quoted
 
-_COMPILERS: Final[Mapping[str, Callable[[Reader, Scope], SowSpec]]] = {
+_COMPILERS: Final[Mapping[str, Callable[[ElementReader, Scope], SowSpec]]] = {
     "Topic": compile_topic,
     "View": compile_view,
     "ConflatedTopic": compile_conflated_topic,
@@ -28,7 +28,7 @@ _COMPILERS: Final[Mapping[str, Callable[[Reader, Scope], SowSpec]]] = {
 _NEVER_RECORDED: Final = ("View", "ConflatedTopic")
 
 
-def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
+def compile_sow(root: ElementReader, scope: Scope) -> tuple[SowSpec, ...]:
     """Compile the SOW section and make its topics known."""
     section = root.child("SOW")
     if section is None:
@@ -46,7 +46,7 @@ def compile_sow(root: Reader, scope: Scope) -> tuple[SowSpec, ...]:
     return tuple(specs)
 
 
-def _check_journaled(scope: Scope, report: Report) -> None:
+def _check_journaled(scope: Scope, report: CompileReport) -> None:
     """Warn about topics of the transaction log that record nothing."""
     for ref, logged in scope.journaled.items():
         stored = scope.find_stored(ref)
@@ -80,23 +80,23 @@ def _check_journaled(scope: Scope, report: Report) -> None:
                 )
 
 
-def _records_none_of(meant: Selection, other: StoredTopic, scope: Scope) -> bool:
+def _records_none_of(meant: TopicPattern, other: SowDefinition, scope: Scope) -> bool:
     """Return true if the log is to record a Pattern's topics, by an expression, but does not."""
     single = (one.ref for one in scope.stored.values() if one.pattern is None)
     return (
         other.pattern is not None
         and not scope.is_journaled(other.ref.name, meant.message_type)
-        and Selection(other.pattern, meant.message_type, is_expression=True).includes(meant)
+        and TopicPattern(other.pattern, meant.message_type, is_expression=True).includes(meant)
         and not any(meant.includes(_meant(ref, scope)) for ref in single)
     )
 
 
-def _meant(ref: TopicRef, scope: Scope) -> Selection:
+def _meant(ref: TopicRef, scope: Scope) -> TopicPattern:
     """Return the selection of the transaction log that the name of a topic means."""
-    return Selection.of(ref.name, ref.message_type, regex_topics=scope.regex_topics)
+    return TopicPattern.of(ref.name, ref.message_type, regex_topics=scope.regex_topics)
 
 
-def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> None:
+def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: CompileReport) -> None:
     """Warn about queues over topics that record nothing."""
     for spec in specs:
         if not isinstance(spec, QueueSpec) or spec.underlying_is_regex:
@@ -112,12 +112,12 @@ def _check_queues(specs: Sequence[SowSpec], scope: Scope, report: Report) -> Non
             )
 
 
-def _stored(reader: Reader) -> StoredTopic:
+def _stored(reader: ElementReader) -> SowDefinition:
     ref = TopicRef(reader.text("Name") or "", reader.text("MessageType") or "")
-    return StoredTopic(reader.node.tag, ref, reader.text("Pattern"), reader.node)
+    return SowDefinition(reader.node.tag, ref, reader.text("Pattern"), reader.node)
 
 
-def _check_name(reader: Reader, stored: StoredTopic, scope: Scope, main_file: str) -> None:
+def _check_name(reader: ElementReader, stored: SowDefinition, scope: Scope, main_file: str) -> None:
     reader.required("Name")
     if not stored.ref.name:
         return

@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
 from config_schema.compile.modules import compile_use
-from config_schema.compile.reader import COUNT, INTERVAL, SIZE, Reader, Report, did_you_mean
+from config_schema.compile.reader import COUNT, INTERVAL, SIZE, ElementReader, CompileReport, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.regex import has_regex_characters
 from config_schema.spec import HistorySpec, ModuleUse, SowSpec, TopicSpec
@@ -24,7 +24,7 @@ DURABILITIES: Final[tuple[Durability, ...]] = get_args(Durability)
 _MOMENT: Final = re.compile(r"(\d{8}T\d{6})(?:\.(\d{1,9}))?Z?", re.ASCII)
 
 
-def compile_topic(reader: Reader, scope: Scope) -> TopicSpec:
+def compile_topic(reader: ElementReader, scope: Scope) -> TopicSpec:
     """Compile one Topic of the SOW section."""
     name = reader.text("Name") or ""
     message_type = scope.message_type(reader)
@@ -61,14 +61,14 @@ def compile_topic(reader: Reader, scope: Scope) -> TopicSpec:
     )
 
 
-def compile_hash_indexes(reader: Reader) -> tuple[tuple[str, ...], ...]:
+def compile_hash_indexes(reader: ElementReader) -> tuple[tuple[str, ...], ...]:
     """Compile the HashIndex elements of a topic, a view or a conflated topic."""
     return tuple(
         index.expressions("Key", ExpressionKind.PATH) for index in reader.children("HashIndex")
     )
 
 
-def compile_expiration(reader: Reader) -> tuple[bool, int | None]:
+def compile_expiration(reader: ElementReader) -> tuple[bool, int | None]:
     """Return whether messages expire, and their default lifetime."""
     text = (reader.text("Expiration") or "disabled").lower()
     if text in ("enabled", "disabled"):
@@ -76,7 +76,7 @@ def compile_expiration(reader: Reader) -> tuple[bool, int | None]:
     return True, reader.quantity("Expiration", INTERVAL)
 
 
-def _recovery_point(reader: Reader) -> Literal["epoch", "now"] | int:
+def _recovery_point(reader: ElementReader) -> Literal["epoch", "now"] | int:
     """Compile where recovery begins; a time as nanoseconds since 1970."""
     text = reader.text("RecoveryPoint") or "epoch"
     match text.lower():
@@ -98,7 +98,7 @@ def _recovery_point(reader: Reader) -> Literal["epoch", "now"] | int:
     return "epoch"
 
 
-def _history(reader: Reader) -> HistorySpec | None:
+def _history(reader: ElementReader) -> HistorySpec | None:
     history = reader.child("History")
     if history is None:
         return None
@@ -113,7 +113,7 @@ def _history(reader: Reader) -> HistorySpec | None:
     return HistorySpec(window, granularity, history.location)
 
 
-def _check_history(reader: Reader, *, expires: bool) -> None:
+def _check_history(reader: ElementReader, *, expires: bool) -> None:
     if not reader.has("History"):
         return
     if expires:
@@ -131,7 +131,7 @@ def _check_history(reader: Reader, *, expires: bool) -> None:
 
 
 def _check_identity(
-    reader: Reader,
+    reader: ElementReader,
     keys: tuple[str, ...],
     generator: ModuleUse | None,
     message_type: str,
@@ -149,7 +149,7 @@ def _check_identity(
         )
 
 
-def _check_fields(reader: Reader, message_type: str, scope: Scope) -> None:
+def _check_fields(reader: ElementReader, message_type: str, scope: Scope) -> None:
     if scope.format_of(message_type).enrichment:
         return
     for tag in ("Preprocessing", "Enrichment"):
@@ -157,12 +157,12 @@ def _check_fields(reader: Reader, message_type: str, scope: Scope) -> None:
             reader.error(f"is not possible for messages of type {quoted(message_type)}", tag=tag)
 
 
-def _fields(reader: Reader, tag: str, kind: ExpressionKind) -> tuple[str, ...]:
+def _fields(reader: ElementReader, tag: str, kind: ExpressionKind) -> tuple[str, ...]:
     section = reader.child(tag)
     return section.expressions("Field", kind) if section else ()
 
 
-def _file_name(reader: Reader, durability: str, name: str, message_type: str) -> str | None:
+def _file_name(reader: ElementReader, durability: str, name: str, message_type: str) -> str | None:
     text = reader.text("FileName")
     if durability == "transient":
         return None
@@ -182,7 +182,7 @@ def _file_name(reader: Reader, durability: str, name: str, message_type: str) ->
     return text.replace("%n", f"{name}.{message_type}")
 
 
-def check_shared_files(specs: Iterable[SowSpec], report: Report) -> None:
+def check_shared_files(specs: Iterable[SowSpec], report: CompileReport) -> None:
     """Report SOW topics that would keep their records in one file."""
     owners: dict[str, TopicSpec] = {}
     for spec in specs:

@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from config_schema.catalogue import ModuleKind
 from config_schema.compile.modules import built_in, compile_use, find_module
-from config_schema.compile.reader import INTERVAL, PERCENTAGE, SIZE, Reader, did_you_mean
+from config_schema.compile.reader import INTERVAL, PERCENTAGE, SIZE, ElementReader, did_you_mean
 from config_schema.compile.scope import Scope
 from config_schema.spec import (
     ModuleUse,
@@ -19,7 +19,7 @@ from config_schema.spec import (
     TransportSpec,
     TransportType,
 )
-from config_schema.spec.exposure import accepts_everyone
+from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import quoted
 
 TYPES: Final[tuple[TransportType, ...]] = get_args(TransportType)
@@ -51,7 +51,7 @@ _HTTP_HEADER: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+[ \t]*:[^\x00-\x08\x0a-\x1
 _BASIC: Final = re.compile(r'Basic\s+realm="[^"]+"', re.IGNORECASE)
 
 
-def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
+def compile_protocols(root: ElementReader, scope: Scope) -> tuple[ProtocolSpec, ...]:
     """Compile the Protocols section."""
     for reader in root.inside("Protocols", "Protocol"):
         name = reader.required("Name")
@@ -82,13 +82,13 @@ def compile_protocols(root: Reader, scope: Scope) -> tuple[ProtocolSpec, ...]:
     return tuple(scope.protocols.values())
 
 
-def _asks_who_comes(root: Reader) -> bool:
+def _asks_who_comes(root: ElementReader) -> bool:
     """Return true if the admin interface requires a logon."""
     admin = root.child("Admin")
     return admin is not None and (root.has("Authentication") or admin.has("Authentication"))
 
 
-def www_authenticate(reader: Reader) -> str | None:
+def www_authenticate(reader: ElementReader) -> str | None:
     """Return how HTTP clients give their credentials: Negotiate, or Basic with its realm."""
     text = reader.text("WWWAuthenticate")
     if text is None or _BASIC.fullmatch(text):
@@ -110,7 +110,7 @@ def www_authenticate(reader: Reader) -> str | None:
     return text
 
 
-def _http_headers(reader: Reader) -> tuple[str, ...]:
+def _http_headers(reader: ElementReader) -> tuple[str, ...]:
     """Return the headers that responses to websocket handshakes carry."""
     for header in reader.children("HTTPHeader"):
         if not _HTTP_HEADER.fullmatch(header.value):
@@ -120,7 +120,7 @@ def _http_headers(reader: Reader) -> tuple[str, ...]:
     return reader.texts("HTTPHeader")
 
 
-def _allowed_origins(reader: Reader) -> tuple[str, ...]:
+def _allowed_origins(reader: ElementReader) -> tuple[str, ...]:
     """Return the regular expressions for the pages that may open websockets; * is any page."""
     for origin in reader.children("AccessControlAllowOrigin"):
         if not origin.value:
@@ -130,7 +130,7 @@ def _allowed_origins(reader: Reader) -> tuple[str, ...]:
     return reader.texts("AccessControlAllowOrigin")
 
 
-def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
+def compile_transports(root: ElementReader, scope: Scope) -> tuple[TransportSpec, ...]:
     """Compile the Transports section."""
     transports = []
     upstream: TransportSpec | None = None
@@ -163,11 +163,11 @@ def compile_transports(root: Reader, scope: Scope) -> tuple[TransportSpec, ...]:
     return tuple(transports)
 
 
-def _check_who_replicates(root: Reader, transports: Sequence[TransportSpec]) -> None:
+def _check_who_replicates(root: ElementReader, transports: Sequence[TransportSpec]) -> None:
     """Warn of a transport for replication that checks no credentials, where another one does."""
-    checking = next((one for one in transports if not accepts_everyone(one.authentication)), None)
+    checking = next((one for one in transports if not accepts_any_client(one.authentication)), None)
     for reader, spec in zip(root.inside("Transports", "Transport"), transports, strict=True):
-        is_open = accepts_everyone(spec.authentication) and not (
+        is_open = accepts_any_client(spec.authentication) and not (
             spec.tls and spec.tls.verify_client
         )
         if spec.is_replication and is_open and checking is not None:
@@ -179,7 +179,7 @@ def _check_who_replicates(root: Reader, transports: Sequence[TransportSpec]) -> 
             )
 
 
-def _transport(reader: Reader, scope: Scope) -> TransportSpec:
+def _transport(reader: ElementReader, scope: Scope) -> TransportSpec:
     kind = reader.choice("Type", TYPES, "tcp")
     if not reader.has("Type"):
         reader.required("Type")
@@ -206,7 +206,7 @@ def _transport(reader: Reader, scope: Scope) -> TransportSpec:
     )
 
 
-def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
+def _protocol(reader: ElementReader, kind: TransportType, scope: Scope) -> str:
     if kind in _REPLICATION:
         reader.no_effect(("Protocol",), "replication has a protocol of its own")
         return kind
@@ -227,7 +227,7 @@ def _protocol(reader: Reader, kind: TransportType, scope: Scope) -> str:
     return name
 
 
-def _can_be_spoken(reader: Reader, protocol: str, tag: str) -> bool:
+def _can_be_spoken(reader: ElementReader, protocol: str, tag: str) -> bool:
     """Return false for the protocol of AMPS of which only the name is known, and report it."""
     if protocol != _FIX_SESSION:
         return True
@@ -244,7 +244,7 @@ def _base_protocol(name: str, scope: Scope) -> str:
     return variant.module if variant else name
 
 
-def _check_endpoint(reader: Reader, kind: TransportType) -> None:
+def _check_endpoint(reader: ElementReader, kind: TransportType) -> None:
     if kind == "amps-unix":
         if not reader.text("FileName"):
             reader.error(
@@ -262,7 +262,7 @@ def _check_endpoint(reader: Reader, kind: TransportType) -> None:
     reader.no_effect(("FileName", "FileMask"), f"it is for amps-unix, and this is {kind}")
 
 
-def _message_type(reader: Reader, kind: TransportType, protocol: str, scope: Scope) -> str | None:
+def _message_type(reader: ElementReader, kind: TransportType, protocol: str, scope: Scope) -> str | None:
     if kind in _REPLICATION:
         reader.no_effect(("MessageType",), "replication carries every message type")
         return None
@@ -275,7 +275,7 @@ def _message_type(reader: Reader, kind: TransportType, protocol: str, scope: Sco
     return scope.message_type(reader) if reader.text("MessageType") else None
 
 
-def _listening_tls(reader: Reader, kind: TransportType) -> TlsSpec | None:
+def _listening_tls(reader: ElementReader, kind: TransportType) -> TlsSpec | None:
     if kind == "amps-unix":
         return None
     absent = [tag for tag in ("Certificate", "PrivateKey") if not reader.text(tag)]
@@ -294,7 +294,7 @@ def _listening_tls(reader: Reader, kind: TransportType) -> TlsSpec | None:
     return compile_tls(reader)
 
 
-def compile_tls(reader: Reader) -> TlsSpec:
+def compile_tls(reader: ElementReader) -> TlsSpec:
     """Compile the TLS elements of a transport, a destination or the admin interface."""
     verify = reader.flag("VerifyClient", default=False)
     if verify and not reader.text("CAFile") and not reader.text("CAPath"):
@@ -322,7 +322,7 @@ def compile_tls(reader: Reader) -> TlsSpec:
     )
 
 
-def _tls_protocols(reader: Reader) -> tuple[str, ...]:
+def _tls_protocols(reader: ElementReader) -> tuple[str, ...]:
     text = reader.text("SecureSocketProtocols")
     if text is None:
         return DEFAULT_TLS_PROTOCOLS
@@ -342,7 +342,7 @@ def _tls_protocols(reader: Reader) -> tuple[str, ...]:
     return found
 
 
-def _filters(reader: Reader, scope: Scope) -> tuple[ModuleUse, ...]:
+def _filters(reader: ElementReader, scope: Scope) -> tuple[ModuleUse, ...]:
     uses = (
         compile_use(child, ModuleKind.TRANSPORT_FILTER, scope)
         for child in reader.children("TransportFilter")
@@ -350,17 +350,17 @@ def _filters(reader: Reader, scope: Scope) -> tuple[ModuleUse, ...]:
     return tuple(use for use in uses if use is not None)
 
 
-def compile_authentication(reader: Reader, scope: Scope) -> ModuleUse | None:
+def compile_authentication(reader: ElementReader, scope: Scope) -> ModuleUse | None:
     """Compile the Authentication element of the instance, a transport or the admin interface."""
     return compile_use(reader.child("Authentication"), ModuleKind.AUTHENTICATION, scope)
 
 
-def compile_entitlement(reader: Reader, scope: Scope) -> ModuleUse | None:
+def compile_entitlement(reader: ElementReader, scope: Scope) -> ModuleUse | None:
     """Compile the Entitlement element of the instance, a transport or the admin interface."""
     return compile_use(reader.child("Entitlement"), ModuleKind.ENTITLEMENT, scope)
 
 
-def compile_limits(reader: Reader) -> SlowClientLimits:
+def compile_limits(reader: ElementReader) -> SlowClientLimits:
     """Compile the slow-client elements of the instance or of a transport."""
     return SlowClientLimits(
         message_memory_limit=reader.quantity("MessageMemoryLimit", SIZE, least="1B"),

@@ -4,15 +4,15 @@ A wrong reference is the most frequent error of a SOW section, so the hint searc
 topic: the same name in another message type, a definition further down, a similar name.
 """
 
-from config_schema.compile.reader import Reader, did_you_mean
-from config_schema.compile.scope import Scope, StoredTopic
+from config_schema.compile.reader import ElementReader, did_you_mean
+from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.spec import TopicRef
 from config_schema.units import quoted
 
 
 def find_underlying(
-    reader: Reader, ref: TopicRef, scope: Scope, *, same_type: bool = False
-) -> StoredTopic | None:
+    reader: ElementReader, ref: TopicRef, scope: Scope, *, same_type: bool = False
+) -> SowDefinition | None:
     """Return the earlier definition that `ref` names; report it if there is none.
 
     Args:

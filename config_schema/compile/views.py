@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from config_schema.catalogue import ExpressionKind
-from config_schema.compile.reader import Reader
+from config_schema.compile.reader import ElementReader
 from config_schema.compile.references import (
     field_problem,
     fields_used,
@@ -24,7 +24,7 @@ from config_schema.units import quoted
 CONFLATIONS: Final = ("none", "inline")
 
 
-def compile_view(reader: Reader, scope: Scope) -> ViewSpec:
+def compile_view(reader: ElementReader, scope: Scope) -> ViewSpec:
     """Compile one View of the SOW section."""
     name = reader.text("Name") or ""
     message_type = scope.message_type(reader)
@@ -55,7 +55,7 @@ def compile_view(reader: Reader, scope: Scope) -> ViewSpec:
 
 
 def _underlying(
-    reader: Reader, message_type: str, scope: Scope
+    reader: ElementReader, message_type: str, scope: Scope
 ) -> tuple[tuple[TopicRef, ...], tuple[JoinSpec, ...]]:
     element = reader.child("UnderlyingTopic")
     if element is None:
@@ -79,7 +79,7 @@ def _underlying(
 
 
 def _joined(
-    element: Reader, message_type: str, scope: Scope
+    element: ElementReader, message_type: str, scope: Scope
 ) -> tuple[tuple[TopicRef, ...], tuple[JoinSpec, ...]]:
     joins: list[JoinSpec] = []
     topics: dict[TopicRef, None] = {}
@@ -103,7 +103,7 @@ def _joined(
     return tuple(topics), tuple(joins)
 
 
-def _check_connected(reader: Reader, topics: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> None:
+def _check_connected(reader: ElementReader, topics: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> None:
     """Report topics that no join, and no chain of joins, relates to the first one."""
     reached = set(topics[:1])
     pairs = [{join.left.topic, join.right.topic} for join in joins]
@@ -118,7 +118,7 @@ def _check_connected(reader: Reader, topics: Sequence[TopicRef], joins: Sequence
             return
 
 
-def _check_source(reader: Reader, ref: TopicRef, scope: Scope) -> None:
+def _check_source(reader: ElementReader, ref: TopicRef, scope: Scope) -> None:
     source = find_underlying(reader, ref, scope)
     if source is not None and source.pattern is not None:
         reader.error(
@@ -133,7 +133,7 @@ def _check_source(reader: Reader, ref: TopicRef, scope: Scope) -> None:
 
 
 def _fields(
-    reader: Reader,
+    reader: ElementReader,
     tag: str,
     kind: ExpressionKind,
     underlying: Sequence[TopicRef],
@@ -149,7 +149,7 @@ def _fields(
     return section.expressions("Field", kind)
 
 
-def _check_sources(field: Reader, underlying: Sequence[TopicRef], message_type: str) -> None:
+def _check_sources(field: ElementReader, underlying: Sequence[TopicRef], message_type: str) -> None:
     """Report the first field of an expression that none of the underlying topics can give."""
     for used in fields_used(field.value):
         problem = field_problem(used, underlying, message_type)
@@ -158,7 +158,7 @@ def _check_sources(field: Reader, underlying: Sequence[TopicRef], message_type: 
             return
 
 
-def _filter(reader: Reader) -> str | None:
+def _filter(reader: ElementReader) -> str | None:
     underlying = reader.child("UnderlyingTopic")
     if reader.has("Filter") and underlying is not None and underlying.has("Join"):
         reader.error(
@@ -169,7 +169,7 @@ def _filter(reader: Reader) -> str | None:
     return reader.expression("Filter", ExpressionKind.VIEW_FILTER)
 
 
-def _join_null_equivalency(reader: Reader, joins: Sequence[JoinSpec]) -> bool:
+def _join_null_equivalency(reader: ElementReader, joins: Sequence[JoinSpec]) -> bool:
     if not joins:
         reader.no_effect(("JoinNullEquivalency",), "the view has no Join")
     return reader.flag("JoinNullEquivalency", default=False)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from config_schema.reference_page import everything_inside
+from config_schema.reference_page import nested_elements
 from config_schema.schema import ROOT, ElementDoc, children, elements
 
-Contents = Mapping[tuple[ElementDoc, ...], tuple[ElementDoc, str]]
+ElementContents = Mapping[tuple[ElementDoc, ...], tuple[ElementDoc, str]]
 """For each content, the first element that has it, and the name it is declared under."""
 
 
@@ -14,11 +14,11 @@ def is_container(doc: ElementDoc) -> bool:
     return bool(children(doc.path)) or not doc.type_name
 
 
-def shared_contents() -> Contents:
+def shared_contents() -> ElementContents:
     """List the contents of all containers, each once, named after the first place that has it."""
     found: dict[tuple[ElementDoc, ...], tuple[ElementDoc, str]] = {}
     for doc in elements().values():
         if is_container(doc):
             name = doc.path.removeprefix(f"{ROOT}/").replace("/", ".")
-            found.setdefault(everything_inside(doc), (doc, f"in.{name}"))
+            found.setdefault(nested_elements(doc), (doc, f"in.{name}"))
     return found

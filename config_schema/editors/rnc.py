@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from config_schema.editors.contents import Contents, is_container, shared_contents
+from config_schema.editors.contents import ElementContents, is_container, shared_contents
 from config_schema.editors.values import VARIABLE, ValueType, value_types
-from config_schema.reference_page import everything_inside
+from config_schema.reference_page import nested_elements
 from config_schema.schema import ROOT, ElementDoc, children, elements
 
 _HEAD: Final = """# What may be written in a configuration of AMPS, for editors that complete it.
@@ -45,7 +45,7 @@ def _pattern(pattern: str) -> str:
     return f'xsd:token {{ pattern = "{escaped}" }}'
 
 
-def _contents(doc: ElementDoc, contents: Contents) -> Iterator[str]:
+def _contents(doc: ElementDoc, contents: ElementContents) -> Iterator[str]:
     """Declare the contents of an element, and of all others with the same contents."""
     inside = children(doc.path)
     if not inside:
@@ -62,8 +62,8 @@ def _contents(doc: ElementDoc, contents: Contents) -> Iterator[str]:
     yield "   | text)*" if doc.type_name else "  )*"
 
 
-def _element(doc: ElementDoc, contents: Contents) -> str:
+def _element(doc: ElementDoc, contents: ElementContents) -> str:
     names = " | ".join((doc.name, *doc.synonyms))
     names = f"({names})" if doc.synonyms else names
-    inside = contents[everything_inside(doc)][1] if is_container(doc) else f"type.{doc.type_name}"
+    inside = contents[nested_elements(doc)][1] if is_container(doc) else f"type.{doc.type_name}"
     return f"element {names} {{ {inside} }}"

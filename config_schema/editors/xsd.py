@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape
 
-from config_schema.editors.contents import Contents, is_container, shared_contents
+from config_schema.editors.contents import ElementContents, is_container, shared_contents
 from config_schema.editors.values import VARIABLE, ValueType, value_types
-from config_schema.reference_page import everything_inside, examples, facts
+from config_schema.reference_page import nested_elements, examples, facts
 from config_schema.schema import ROOT, ElementDoc, children, elements
 
 _HEAD: Final = """<?xml version="1.0" encoding="UTF-8"?>
@@ -71,9 +71,9 @@ def _restriction(facets: list[str]) -> Iterator[str]:
     yield from ("        </xs:restriction>", "      </xs:simpleType>")
 
 
-def _element(doc: ElementDoc, name: str, contents: Contents, indent: str) -> Iterator[str]:
+def _element(doc: ElementDoc, name: str, contents: ElementContents, indent: str) -> Iterator[str]:
     """Declare an element under one of its names."""
-    kind = contents[everything_inside(doc)][1] if is_container(doc) else doc.type_name
+    kind = contents[nested_elements(doc)][1] if is_container(doc) else doc.type_name
     yield f'{indent}<xs:element name="{name}" type="{kind}">'
     old = [f"An older name of {doc.name}."] if name != doc.name else []
     notes = [f"{label}: {text}" for label, text in facts(doc)]
@@ -81,7 +81,7 @@ def _element(doc: ElementDoc, name: str, contents: Contents, indent: str) -> Ite
     yield f"{indent}</xs:element>"
 
 
-def _contents(doc: ElementDoc, name: str, contents: Contents) -> Iterator[str]:
+def _contents(doc: ElementDoc, name: str, contents: ElementContents) -> Iterator[str]:
     """Declare the contents of an element, and of all others with the same contents."""
     inside = children(doc.path)
     mixed = ' mixed="true"' if doc.type_name else ""

@@ -1,7 +1,7 @@
 """The effective settings of a configuration: every setting with its value and its origin.
 
 The description of an instance (`config_schema.spec`) has the meaning of a configuration; the tree
-that it was compiled from has the locations. Here both are combined: an `Entry` for each part that
+that it was compiled from has the locations. Here both are combined: an `SettingsEntry` for each part that
 may occur several times, with a `Setting` for each of its elements, written or left to its default.
 
     tags.py      the element of each attribute of the description
@@ -14,16 +14,16 @@ may occur several times, with a `Setting` for each of its elements, written or l
 Nothing here knows how a program uses a setting.
 """
 
-from config_schema.settings.compare import Change, Side, compare
-from config_schema.settings.entries import Entry, Item, Setting, entries_of
+from config_schema.settings.compare import SettingChange, ChangeSide, compare
+from config_schema.settings.entries import SettingsEntry, SettingValue, Setting, entries_of
 from config_schema.settings.find import UnknownElementError, at_line, find_elements, nodes_at
 
 __all__ = [
-    "Change",
-    "Entry",
-    "Item",
+    "SettingChange",
+    "SettingsEntry",
+    "SettingValue",
     "Setting",
-    "Side",
+    "ChangeSide",
     "UnknownElementError",
     "at_line",
     "compare",

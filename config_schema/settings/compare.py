@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from config_schema.problems import Location
-from config_schema.settings.entries import Entry, Item, Setting
-from config_schema.settings.shown import NOTHING
+from config_schema.settings.entries import SettingsEntry, SettingValue, Setting
+from config_schema.settings.shown import NOT_SET_TEXT
 from config_schema.spec import TopicSpec
 
-Kind = Literal["added", "removed", "changed", "reordered"]
+ChangeKind = Literal["added", "removed", "changed", "reordered"]
 
 _STEPS: Final = ("Action/Do", "Action/If")
 _ORDERED: Final = (*_STEPS, "Transport/TransportFilter", "Destination/Transport")
@@ -27,7 +27,7 @@ _SHORT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ChangeSide:
     """One side of a change.
 
     Attributes:
@@ -42,7 +42,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """One difference.
 
     Attributes:
@@ -58,17 +58,17 @@ class Change:
         after: the entry of the new configuration; None if it has none.
     """
 
-    kind: Kind
+    kind: ChangeKind
     path: str
     key: str
-    entries: tuple[Entry, ...]
-    old: Side | None
-    new: Side | None
-    before: Entry | None
-    after: Entry | None
+    entries: tuple[SettingsEntry, ...]
+    old: ChangeSide | None
+    new: ChangeSide | None
+    before: SettingsEntry | None
+    after: SettingsEntry | None
 
 
-def compare(old: Entry, new: Entry) -> list[Change]:
+def compare(old: SettingsEntry, new: SettingsEntry) -> list[SettingChange]:
     """Return the differences between two instances, in the order of the new configuration.
 
     Args:
@@ -78,11 +78,11 @@ def compare(old: Entry, new: Entry) -> list[Change]:
     return list(_compare(old, new, ()))
 
 
-def _compare(old: Entry, new: Entry, around: tuple[Entry, ...]) -> Iterator[Change]:
+def _compare(old: SettingsEntry, new: SettingsEntry, around: tuple[SettingsEntry, ...]) -> Iterator[SettingChange]:
     way = (*around, new)
     if old.path != new.path:
-        kinds = [Side(_tag(entry), entry.location) for entry in (old, new)]
-        yield Change("changed", new.path, "", way, kinds[0], kinds[1], old, new)
+        kinds = [ChangeSide(_tag(entry), entry.location) for entry in (old, new)]
+        yield SettingChange("changed", new.path, "", way, kinds[0], kinds[1], old, new)
         return
     for key in dict.fromkeys([*new.settings, *old.settings]):
         before, after = old.settings.get(key), new.settings.get(key)
@@ -95,20 +95,20 @@ def _changed(
     key: str,
     before: Setting | None,
     after: Setting | None,
-    old: Entry,
-    new: Entry,
-    way: tuple[Entry, ...],
-) -> Change:
+    old: SettingsEntry,
+    new: SettingsEntry,
+    way: tuple[SettingsEntry, ...],
+) -> SettingChange:
     setting = after or before
     if setting is None:
         raise AssertionError("one of the two has it")
     sides = _side(before, after, old), _side(after, before, new)
-    return Change("changed", setting.path, key, way, *sides, old, new)
+    return SettingChange("changed", setting.path, key, way, *sides, old, new)
 
 
-def _side(setting: Setting | None, other: Setting | None, entry: Entry) -> Side:
+def _side(setting: Setting | None, other: Setting | None, entry: SettingsEntry) -> ChangeSide:
     if setting is None:
-        return Side(NOTHING, entry.location, is_default=True)
+        return ChangeSide(NOT_SET_TEXT, entry.location, is_default=True)
     text, items = setting.text, setting.items
     if other is not None and max(len(items), len(other.items)) > _SHORT:
         own = _without(items, other.items)
@@ -116,37 +116,37 @@ def _side(setting: Setting | None, other: Setting | None, entry: Entry) -> Side:
             items, text = own, ", ".join(item.text for item in own) or "without these"
     where = next((item.location for item in items if item.location), None)
     written = next((item.location for item in setting.items if item.location), entry.location)
-    return Side(text, where or written, is_default=not setting.is_written)
+    return ChangeSide(text, where or written, is_default=not setting.is_written)
 
 
-def _without(items: Iterable[Item], others: Iterable[Item]) -> tuple[Item, ...]:
+def _without(items: Iterable[SettingValue], others: Iterable[SettingValue]) -> tuple[SettingValue, ...]:
     known = {item.value for item in others}
     return tuple(item for item in items if item.value not in known)
 
 
-def _compare_entries(old: Entry, new: Entry, way: tuple[Entry, ...]) -> Iterator[Change]:
+def _compare_entries(old: SettingsEntry, new: SettingsEntry, way: tuple[SettingsEntry, ...]) -> Iterator[SettingChange]:
     pairs = _pair(old.entries, new.entries)
     known = {id(before) for before, _ in pairs if before}
     gone = [entry for entry in old.entries if id(entry) not in known]
     for before, after in pairs:
         if before is None:
-            side = Side(_title(after), after.location)
-            yield Change("added", after.path, "", (*way, after), None, side, None, after)
+            side = ChangeSide(_title(after), after.location)
+            yield SettingChange("added", after.path, "", (*way, after), None, side, None, after)
         else:
             yield from _compare(before, after, way)
     for entry in gone:
-        side = Side(_title(entry), entry.location)
-        yield Change("removed", entry.path, "", (*way, entry), side, None, entry, None)
+        side = ChangeSide(_title(entry), entry.location)
+        yield SettingChange("removed", entry.path, "", (*way, entry), side, None, entry, None)
     yield from _reordered(old.entries, pairs, way)
 
 
-def _pair(old: Sequence[Entry], new: Sequence[Entry]) -> list[tuple[Entry | None, Entry]]:
+def _pair(old: Sequence[SettingsEntry], new: Sequence[SettingsEntry]) -> list[tuple[SettingsEntry | None, SettingsEntry]]:
     """Return each new entry with its old counterpart or None; an old entry is paired only once."""
-    found: dict[int, Entry] = {}
+    found: dict[int, SettingsEntry] = {}
     free = {id(entry): entry for entry in old}
     most = max((len(entry.identities) for entry in (*old, *new)), default=0)
     for level in range(most):
-        waiting: defaultdict[Hashable, list[Entry]] = defaultdict(list)
+        waiting: defaultdict[Hashable, list[SettingsEntry]] = defaultdict(list)
         for entry in free.values():
             if level < len(entry.identities):
                 waiting[_key(entry, level)].append(entry)
@@ -158,17 +158,17 @@ def _pair(old: Sequence[Entry], new: Sequence[Entry]) -> list[tuple[Entry | None
     return [(found.get(id(entry)), entry) for entry in new]
 
 
-def _key(entry: Entry, level: int) -> Hashable:
+def _key(entry: SettingsEntry, level: int) -> Hashable:
     """Return the pairing key: without the kind of topic, because a name means the same topic."""
     return entry.path.rpartition("/")[0], type(entry.identities[level]), entry.identities[level]
 
 
 def _reordered(
-    old: Sequence[Entry], pairs: Sequence[tuple[Entry | None, Entry]], way: tuple[Entry, ...]
-) -> Iterator[Change]:
+    old: Sequence[SettingsEntry], pairs: Sequence[tuple[SettingsEntry | None, SettingsEntry]], way: tuple[SettingsEntry, ...]
+) -> Iterator[SettingChange]:
     """Report entries in a different order, where the order has an effect."""
     positions = {id(entry): position for position, entry in enumerate(old)}
-    groups: defaultdict[str, list[tuple[Entry, Entry]]] = defaultdict(list)
+    groups: defaultdict[str, list[tuple[SettingsEntry, SettingsEntry]]] = defaultdict(list)
     for before, after in pairs:
         if before is not None and _order_counts(after):
             groups[_ordered_as(after)].append((before, after))
@@ -176,12 +176,12 @@ def _reordered(
         earlier = sorted(members, key=lambda pair: positions[id(pair[0])])
         if earlier != members:
             texts = [_in_order([after for _, after in order]) for order in (earlier, members)]
-            before_side = Side(texts[0], earlier[0][0].location)
-            after_side = Side(texts[1], members[0][1].location)
-            yield Change("reordered", path, "", way, before_side, after_side, None, None)
+            before_side = ChangeSide(texts[0], earlier[0][0].location)
+            after_side = ChangeSide(texts[1], members[0][1].location)
+            yield SettingChange("reordered", path, "", way, before_side, after_side, None, None)
 
 
-def _order_counts(entry: Entry) -> bool:
+def _order_counts(entry: SettingsEntry) -> bool:
     """Return true if the order of such entries has an effect.
 
     Patterns may match the same topics, which then belong to the first.
@@ -191,12 +191,12 @@ def _order_counts(entry: Entry) -> bool:
     return entry.path.endswith(_ORDERED)
 
 
-def _ordered_as(entry: Entry) -> str:
+def _ordered_as(entry: SettingsEntry) -> str:
     """Return the path to report the order under: the steps of an action have one order."""
     return re.sub("/If$", "/Do", entry.path)
 
 
-def _in_order(entries: Sequence[Entry]) -> str:
+def _in_order(entries: Sequence[SettingsEntry]) -> str:
     """Return the names of entries; entries with the same name are shown with their options."""
     names = [_title(entry) for entry in entries]
     return ", ".join(
@@ -205,16 +205,16 @@ def _in_order(entries: Sequence[Entry]) -> str:
     )
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: SettingsEntry) -> str:
     """Return the values that distinguish steps or transports with one name; no possible secrets."""
     tells = ("Options/",) if entry.path.endswith(_STEPS) else ("InetAddr",)
     told = (one.text for one in entry.settings.values() if one.key.startswith(tells))
     return " ".join(told)
 
 
-def _title(entry: Entry) -> str:
+def _title(entry: SettingsEntry) -> str:
     return entry.name or _tag(entry)
 
 
-def _tag(entry: Entry) -> str:
+def _tag(entry: SettingsEntry) -> str:
     return entry.path.rpartition("/")[2]

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from config_schema import schema
 from config_schema.catalogue import Catalogue, ModuleKind, OptionRule
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.problems import Location
 from config_schema.settings.options import default_of, meaning, rule_of, text_of
-from config_schema.settings.shown import in_words, shown_value
+from config_schema.settings.shown import format_setting_value, format_default_value
 from config_schema.settings.tags import tag_of
 from config_schema.spec import (
     ActionSpec,
@@ -54,7 +54,7 @@ from config_schema.spec import (
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SettingValue:
     """One value of a setting: its meaning, its written form, and its location.
 
     `location` is None for a default.
@@ -78,7 +78,7 @@ class Setting:
 
     key: str
     path: str
-    items: tuple[Item, ...]
+    items: tuple[SettingValue, ...]
     is_written: bool
 
     @property
@@ -90,11 +90,11 @@ class Setting:
     @property
     def text(self) -> str:
         """The written form."""
-        return ", ".join(item.text for item in self.items) or shown_value(self.path, None)
+        return ", ".join(item.text for item in self.items) or format_default_value(self.path, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SettingsEntry:
     """A part of a configuration that may occur several times, or the instance itself.
 
     Attributes:
@@ -113,7 +113,7 @@ class Entry:
     location: Location
     part: object
     settings: Mapping[str, Setting]
-    entries: tuple["Entry", ...]
+    entries: tuple["SettingsEntry", ...]
 
     @property
     def fingerprint(self) -> Hashable:
@@ -174,7 +174,7 @@ _ALONE: Final = (AdminSpec, HistorySpec, TransactionLogSpec)
 _SEVERAL: Final = (*_TYPED, *_NAMED, LogTargetSpec, ActionSpec, ModuleUse)
 
 
-def entries_of(spec: InstanceSpec, root: Node, catalogue: Catalogue) -> Entry:
+def entries_of(spec: InstanceSpec, root: ConfigNode, catalogue: Catalogue) -> SettingsEntry:
     """Combine the meaning of a configuration with the locations of its elements.
 
     Args:
@@ -185,7 +185,7 @@ def entries_of(spec: InstanceSpec, root: Node, catalogue: Catalogue) -> Entry:
     Returns:
         The instance's entry, which contains all others.
     """
-    return _Walk(spec, root, catalogue).entry(spec, root, schema.ROOT)
+    return _SpecWalker(spec, root, catalogue).entry(spec, root, schema.ROOT)
 
 
 @dataclass(slots=True)
@@ -193,43 +193,43 @@ class _Contents:
     """The settings and entries found so far for one entry."""
 
     settings: dict[str, Setting] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SettingsEntry] = field(default_factory=list)
 
-    def add(self, key: str, path: str, items: Iterable[Item], *, is_written: bool = True) -> None:
+    def add(self, key: str, path: str, items: Iterable[SettingValue], *, is_written: bool = True) -> None:
         self.settings[key] = Setting(key, path, tuple(items), is_written)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _EntryElement:
     """The element from which a part is read, and its path within the entry."""
 
-    node: Node
+    node: ConfigNode
     path: str
     prefix: str = ""
 
-    def inside(self, tag: str) -> "_Place":
+    def inside(self, tag: str) -> "_EntryElement":
         """Return the place of the element at a path below, which may be absent."""
         node = self.node
         for step in tag.split("/") if tag else ():
-            node = node.find(step) or Node(step, "", {}, (), node.location)
-        return _Place(node, _joined(self.path, tag), f"{_joined(self.prefix, tag)}")
+            node = node.find(step) or ConfigNode(step, "", {}, (), node.location)
+        return _EntryElement(node, _joined(self.path, tag), f"{_joined(self.prefix, tag)}")
 
     def key(self, tag: str) -> str:
         """Return the key of an element within the entry."""
         return _joined(self.prefix, tag)
 
 
-class _Walk:
+class _SpecWalker:
     """Traverses the description of one instance."""
 
-    def __init__(self, spec: InstanceSpec, root: Node, catalogue: Catalogue) -> None:
+    def __init__(self, spec: InstanceSpec, root: ConfigNode, catalogue: Catalogue) -> None:
         self._root = root
         self._modules = spec.modules
         self._catalogue = catalogue
 
-    def entry(self, part: Any, node: Node, path: str) -> Entry:
+    def entry(self, part: Any, node: ConfigNode, path: str) -> SettingsEntry:
         """Build the entry of a part."""
-        found, place = _Contents(), _Place(node, path)
+        found, place = _Contents(), _EntryElement(node, path)
         if isinstance(part, ActionSpec):
             self._action(part, place, found)
         elif isinstance(part, ModuleUse):
@@ -237,10 +237,10 @@ class _Walk:
         else:
             self._part(part, place, found)
         entries = tuple(found.entries)
-        entry = Entry(path, (), _name(part), node.location, part, found.settings, entries)
+        entry = SettingsEntry(path, (), _name(part), node.location, part, found.settings, entries)
         return replace(entry, identities=_identities(part, entry))
 
-    def _part(self, part: Any, place: _Place, found: _Contents) -> None:
+    def _part(self, part: Any, place: _EntryElement, found: _Contents) -> None:
         """Read every attribute of a part."""
         for attribute in fields(part):
             tag = tag_of(type(part), attribute.name)
@@ -263,7 +263,7 @@ class _Walk:
             else:
                 _add_setting(part, value, place, tag, found)
 
-    def _used(self, place: _Place, tag: str) -> _Place:
+    def _used(self, place: _EntryElement, tag: str) -> _EntryElement:
         """Find the element that names a module to use: at this place, or for the whole instance."""
         inner = place.inside(tag)
         return (
@@ -272,11 +272,11 @@ class _Walk:
             else replace(inner, node=self._root.find(tag) or inner.node)
         )
 
-    def _entries(self, parts: Sequence[Any], place: _Place, tag: str) -> Iterator[Entry]:
+    def _entries(self, parts: Sequence[Any], place: _EntryElement, tag: str) -> Iterator[SettingsEntry]:
         """Build the entries of a repeatable part, each with the element it was made from."""
         section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
         inner = place.inside(section)
-        made: dict[Location, list[Node]] = {}
+        made: dict[Location, list[ConfigNode]] = {}
         for child in reversed(inner.node.children):
             if tag == "SOW" or child.tag == tag.rpartition("/")[2]:
                 made.setdefault(child.location, []).append(child)
@@ -284,7 +284,7 @@ class _Walk:
             node = made[part.location].pop()
             yield self.entry(part, node, f"{inner.path}/{node.tag}")
 
-    def _action(self, part: ActionSpec, place: _Place, found: _Contents) -> None:
+    def _action(self, part: ActionSpec, place: _EntryElement, found: _Contents) -> None:
         """Read the triggers and steps of an action, in the order of the file."""
         triggers, steps = iter(part.triggers), iter(part.steps)
         for child in place.node.children:
@@ -292,7 +292,7 @@ class _Walk:
                 use = next(triggers) if child.tag == "On" else next(steps).use
                 found.entries.append(self.entry(use, child, f"{place.path}/{child.tag}"))
 
-    def _use(self, use: ModuleUse, kind: ModuleKind, place: _Place, found: _Contents) -> None:
+    def _use(self, use: ModuleUse, kind: ModuleKind, place: _EntryElement, found: _Contents) -> None:
         """Read the use of a module: its name, and its options with their defaults."""
         _add_setting(use, use.module, place, "Module", found)
         rule = rule_of(use.module, kind, self._catalogue, self._modules)
@@ -303,10 +303,10 @@ class _Walk:
         for name, option in rules.items():
             absent = not use.options.all(name) and not loaded.all(name)
             if absent and option.default is not None:
-                item = Item(default_of(option), option.default, None)
+                item = SettingValue(default_of(option), option.default, None)
                 found.add(inner.key(name), f"{inner.path}/{name}", [item], is_written=False)
 
-    def _own_options(self, part: Any, options: Options, place: _Place, found: _Contents) -> None:
+    def _own_options(self, part: Any, options: Options, place: _EntryElement, found: _Contents) -> None:
         """Read the options of a message type, or of a library that is loaded."""
         rules: Mapping[str, OptionRule] = {}
         if isinstance(part, ModuleSpec):
@@ -322,7 +322,7 @@ def _joined(path: str, tag: str) -> str:
     return "/".join(filter(None, (path, tag)))
 
 
-def _says_nothing(value: object, place: _Place, tag: str) -> bool:
+def _says_nothing(value: object, place: _EntryElement, tag: str) -> bool:
     """Return true if an element has no effect, or if a part or block is absent."""
     path = f"{place.path}/{tag}"
     if schema.effect(path) is not None:
@@ -336,40 +336,40 @@ def _several(parts: tuple[object, ...]) -> bool:
 
 
 def _add_options(
-    options: Options, rules: Mapping[str, OptionRule], place: _Place, found: _Contents
+    options: Options, rules: Mapping[str, OptionRule], place: _EntryElement, found: _Contents
 ) -> None:
     for name in dict.fromkeys(option.name for option in options):
         items = [
-            Item(meaning(rules.get(name), option), text_of(option), option.location)
+            SettingValue(meaning(rules.get(name), option), text_of(option), option.location)
             for option in options
             if option.name == name
         ]
         found.add(place.key(name), f"{place.path}/{name}", items)
 
 
-def _add_setting(part: object, value: Any, place: _Place, tag: str, found: _Contents) -> None:
+def _add_setting(part: object, value: Any, place: _EntryElement, tag: str, found: _Contents) -> None:
     path, nodes = f"{place.path}/{tag}", _nodes(part, place.node, tag)
     if isinstance(part, ViewSpec) and part.joins and tag == "UnderlyingTopic":
         return  # the joins determine it
     if isinstance(value, tuple | frozenset):
         values = list(value) if isinstance(value, tuple) else sorted(value)
         texts = [node.text for node in nodes] if len(nodes) == len(values) else []
-        words = [text or in_words(path, one) for text, one in zip_longest(texts, values)]
+        words = [text or format_setting_value(path, one) for text, one in zip_longest(texts, values)]
         places = [node.location for node in nodes]
     else:
         values = [value]
-        words = [nodes[0].text if nodes else shown_value(path, value)]
+        words = [nodes[0].text if nodes else format_default_value(path, value)]
         places = [node.location for node in nodes]
     if len(places) != len(values):
         places = places[:1] * len(values)
     items = (
-        Item(_meaning(part, tag, one), text, where)
+        SettingValue(_meaning(part, tag, one), text, where)
         for one, text, where in zip_longest(values, words, places)
     )
     found.add(place.key(tag), path, items, is_written=bool(nodes))
 
 
-def _nodes(part: object, node: Node, tag: str) -> list[Node]:
+def _nodes(part: object, node: ConfigNode, tag: str) -> list[ConfigNode]:
     """Find the elements that a setting was written as; an empty element counts as absent."""
     found = [node]
     for step in tag.split("/"):
@@ -396,7 +396,7 @@ def _meaning(part: object, tag: str, value: Any) -> Hashable:
     return meant
 
 
-def _identities(part: object, entry: Entry) -> tuple[Hashable, ...]:
+def _identities(part: object, entry: SettingsEntry) -> tuple[Hashable, ...]:
     """Return the keys that distinguish an entry from its siblings, the most reliable first."""
     if isinstance(part, _TYPED):
         return ((part.message_type, part.name),)

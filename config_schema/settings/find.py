@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.schema import ROOT, ElementDoc, elements
 from config_schema.units import quoted
 
@@ -40,7 +40,7 @@ def find_elements(name: str) -> list[ElementDoc]:
     return named or found
 
 
-def at_line(root: Node, files: Sequence[str], file: str, line: int) -> tuple[str, Node]:
+def at_line(root: ConfigNode, files: Sequence[str], file: str, line: int) -> tuple[str, ConfigNode]:
     """Find the element that stands at a line, or that the text there belongs to.
 
     Args:
@@ -65,7 +65,7 @@ def at_line(root: Node, files: Sequence[str], file: str, line: int) -> tuple[str
     return next(pair for pair in reversed(before) if pair[1].location.line == last)
 
 
-def nodes_at(root: Node, path: str) -> list[Node]:
+def nodes_at(root: ConfigNode, path: str) -> list[ConfigNode]:
     """List the elements of a tree in canonical names that are at a canonical path."""
     found = [root] if path.partition("/")[0] == root.tag else []
     for step in path.split("/")[1:]:
@@ -119,7 +119,7 @@ def _file(files: Sequence[str], file: str) -> str:
     )
 
 
-def _walk(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode]]:
     yield path, node
     for child in node.children:
         yield from _walk(child, f"{path}/{child.tag}")

@@ -6,13 +6,13 @@ from typing import Final
 from config_schema.schema import elements
 from config_schema.units import INTERVAL_UNITS, SIZE_UNITS
 
-NOTHING: Final = "not set"
+NOT_SET_TEXT: Final = "not set"
 
 _SIZES: Final = {unit.upper(): SIZE_UNITS[unit] for unit in ("tb", "gb", "mb", "kb")} | {"": 1}
 _INTERVALS: Final = dict(sorted(INTERVAL_UNITS.items(), key=lambda pair: -pair[1]))
 
 
-def shown_value(path: str, value: object) -> str:
+def format_default_value(path: str, value: object) -> str:
     """Format the value of a setting that is not written in the configuration.
 
     Args:
@@ -22,16 +22,16 @@ def shown_value(path: str, value: object) -> str:
     """
     doc = elements().get(path)
     if value is None or (doc is not None and doc.default is not None and _is_plain(value)):
-        return (doc.default if doc else None) or NOTHING
-    return in_words(path, value)
+        return (doc.default if doc else None) or NOT_SET_TEXT
+    return format_setting_value(path, value)
 
 
-def in_words(path: str, value: object) -> str:
+def format_setting_value(path: str, value: object) -> str:
     """Format one value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ", ".join(in_words(path, one) for one in value)
+        return ", ".join(format_setting_value(path, one) for one in value)
     if isinstance(value, int):
         doc = elements().get(path)
         return _number(doc.type_name if doc else "", value)

@@ -14,7 +14,7 @@ ACCEPTING_MODULES: Final = frozenset(
 """Authentication modules that check no credentials."""
 
 
-def accepts_everyone(*uses: ModuleUse | None) -> bool:
+def accepts_any_client(*uses: ModuleUse | None) -> bool:
     """Return whether no credentials are checked.
 
     Args:
@@ -34,4 +34,4 @@ def is_exposed(address: InetAddr | None, tls: TlsSpec | None, *uses: ModuleUse |
     """
     if address is None or address.host not in (None, "0.0.0.0", "::"):  # noqa: S104 - compared
         return False
-    return not (tls is not None and tls.verify_client) and accepts_everyone(*uses)
+    return not (tls is not None and tls.verify_client) and accepts_any_client(*uses)

@@ -19,7 +19,7 @@ Source: AMPS User Guide, Replication Configuration Validation.
 
 from config_schema.topology.checks import check_link
 from config_schema.topology.description import InstanceDescription, describe
-from config_schema.topology.fabric import check_together
-from config_schema.topology.findings import Finding
+from config_schema.topology.fabric import check_topology
+from config_schema.topology.findings import TopologyFinding
 
-__all__ = ["Finding", "InstanceDescription", "check_link", "check_together", "describe"]
+__all__ = ["TopologyFinding", "InstanceDescription", "check_link", "check_topology", "describe"]

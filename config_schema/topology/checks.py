@@ -13,14 +13,14 @@ from typing import Final
 
 from config_schema.problems import Location, Problem, Severity
 from config_schema.regex import matches
-from config_schema.selection import Part
+from config_schema.selection import PatternIntersection
 from config_schema.topology.description import (
     Destination,
     InstanceDescription,
-    SowTopic,
+    SowDescription,
 )
-from config_schema.topology.findings import Finding
-from config_schema.topology.link import Link, Sent
+from config_schema.topology.findings import TopologyFinding
+from config_schema.topology.link import TopologyLink, DestinationTopic
 from config_schema.topology.routes import meets
 from config_schema.units import quoted
 
@@ -33,7 +33,7 @@ def check_link(
     destination: Destination,
     downstream: InstanceDescription,
     back: Sequence[Destination] | None = None,
-) -> list[Finding]:
+) -> list[TopologyFinding]:
     """Validate the replication of an instance against the receiving instance.
 
     Args:
@@ -48,17 +48,17 @@ def check_link(
     """
     if back is None:
         back = [one for one in downstream.destinations if one.is_for(source)]
-    link = Link(source, downstream, back)
-    found: list[Finding] = []
+    link = TopologyLink(source, downstream, back)
+    found: list[TopologyFinding] = []
     for topic in destination.topics:
-        sent = Sent(link, topic)
+        sent = DestinationTopic(link, topic)
         for name, check in _CHECKS.items():
             if name in _MANDATORY or name not in topic.excluded:
                 found += check(sent)
     return found
 
 
-def refusal(destination: Destination, downstream: InstanceDescription) -> Finding | None:
+def refusal(destination: Destination, downstream: InstanceDescription) -> TopologyFinding | None:
     """Report that an instance is not the one that a Destination is for: its Group differs."""
     if destination.is_for(downstream):
         return None
@@ -74,10 +74,10 @@ def refusal(destination: Destination, downstream: InstanceDescription) -> Findin
         message,
         hint + destination.group,
     )
-    return Finding("group", problem, downstream.location)
+    return TopologyFinding("group", problem, downstream.location)
 
 
-def _nothing_back(sent: Sent, subject: str) -> Finding:
+def _nothing_back(sent: DestinationTopic, subject: str) -> TopologyFinding:
     """Report that no Destination leads back from the receiving instance."""
     source, there = sent.link.source, sent.link.downstream
     wrong = next((one for one in there.destinations if _seems_meant(one, source)), None)
@@ -103,7 +103,7 @@ def _seems_meant(destination: Destination, instance: InstanceDescription) -> boo
     )
 
 
-def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -> Finding:
+def _finding(sent: DestinationTopic, check: str, other: Location, message: str, hint: str) -> TopologyFinding:
     mandatory = check in _MANDATORY
     advice = f"{hint}; {check} cannot be excluded" if mandatory else hint
     problem = Problem(
@@ -113,10 +113,10 @@ def _finding(sent: Sent, check: str, other: Location, message: str, hint: str) -
         f"{check}: {message}",
         advice if mandatory else f"{hint}, or exclude {check} here",
     )
-    return Finding(check, problem, other)
+    return TopologyFinding(check, problem, other)
 
 
-def _txlog(sent: Sent) -> Iterator[Finding]:
+def _txlog(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     there = sent.link.downstream
     lacking = [part for part in sent.recorded if not sent.link.logged_there.has(part)]
     if not lacking:
@@ -132,7 +132,7 @@ def _txlog(sent: Sent) -> Iterator[Finding]:
     )
 
 
-def _replicate(sent: Sent) -> Iterator[Finding]:
+def _replicate(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     back = sent.link.back
     there = sent.link.downstream
     sources = [*sent.recorded, *((queue.selection,) for queue in sent.queues)]
@@ -153,7 +153,7 @@ def _replicate(sent: Sent) -> Iterator[Finding]:
     )
 
 
-def _sow(sent: Sent) -> Iterator[Finding]:
+def _sow(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for topic in sent.records:
         if sent.link.records_there(topic) is not None:
             continue
@@ -173,7 +173,7 @@ def _sow(sent: Sent) -> Iterator[Finding]:
         )
 
 
-def _keys(sent: Sent) -> Iterator[Finding]:
+def _keys(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for topic in sent.records:
         there = sent.link.records_there(topic)
         if there is not None and there.identity != topic.identity:
@@ -188,7 +188,7 @@ def _keys(sent: Sent) -> Iterator[Finding]:
             )
 
 
-def _cascade(sent: Sent) -> Iterator[Finding]:
+def _cascade(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     instance = sent.link.downstream
     for destination, topic in sent.onward():
         waived = sorted(topic.excluded - sent.topic.excluded)
@@ -204,7 +204,7 @@ def _cascade(sent: Sent) -> Iterator[Finding]:
             )
 
 
-def _replicate_filter(sent: Sent) -> Iterator[Finding]:
+def _replicate_filter(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     wanted = sent.topic.filter
     if wanted is None:
         return
@@ -222,7 +222,7 @@ def _replicate_filter(sent: Sent) -> Iterator[Finding]:
             )
 
 
-def _queue(sent: Sent) -> Iterator[Finding]:
+def _queue(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     instance = sent.link.downstream
     for queue in sent.queues:
         there = sent.link.stored_there(queue)
@@ -242,7 +242,7 @@ def _queue(sent: Sent) -> Iterator[Finding]:
         )
 
 
-def _queue_underlying(sent: Sent) -> Iterator[Finding]:
+def _queue_underlying(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     for queue in sent.queues:
         there = sent.link.stored_there(queue)
         if there is None or there.kind != queue.kind:
@@ -263,7 +263,7 @@ def _queue_underlying(sent: Sent) -> Iterator[Finding]:
             )
 
 
-def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | None, str | None]]:
+def _definitions(queue: SowDescription, there: SowDescription) -> Iterator[tuple[str, str | None, str | None]]:
     """Return the values that must be equal for two queues to be one."""
     yield "the UnderlyingTopic", queue.underlying_topic, there.underlying_topic
     yield "the Filter", queue.filter, there.filter
@@ -271,7 +271,7 @@ def _definitions(queue: SowTopic, there: SowTopic) -> Iterator[tuple[str, str | 
         yield "the InitialOwner", queue.initial_owner, there.initial_owner
 
 
-def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
+def _queue_passthrough(sent: DestinationTopic) -> Iterator[TopologyFinding]:
     source = sent.link.source
     group = source.group
     instance = sent.link.downstream
@@ -294,7 +294,7 @@ def _queue_passthrough(sent: Sent) -> Iterator[Finding]:
             )
 
 
-def _leads_straight_back(destination: Destination, link: Link) -> bool:
+def _leads_straight_back(destination: Destination, link: TopologyLink) -> bool:
     """Return whether a destination of the other end leads to the source, and nowhere else.
 
     Of instances of one group, any may be meant by a destination of that group. It is the source if
@@ -314,7 +314,7 @@ def _leads_straight_back(destination: Destination, link: Link) -> bool:
     )
 
 
-_CHECKS: Final[dict[str, Callable[[Sent], Iterable[Finding]]]] = {
+_CHECKS: Final[dict[str, Callable[[DestinationTopic], Iterable[TopologyFinding]]]] = {
     "txlog": _txlog,
     "replicate": _replicate,
     "sow": _sow,
@@ -332,11 +332,11 @@ def _instance(instance: InstanceDescription) -> str:
     return f"{quoted(instance.name)} ({instance.location})"
 
 
-def _topic(topic: SowTopic) -> str:
+def _topic(topic: SowDescription) -> str:
     return f"{quoted(topic.name)} of type {quoted(topic.message_type)}"
 
 
-def _identity(topic: SowTopic) -> str:
+def _identity(topic: SowDescription) -> str:
     parts = (f"the {element} {value}" for element, value in topic.identity)
     return " and ".join(parts) or "no Key"
 
@@ -345,7 +345,7 @@ def _value(text: str | None) -> str:
     return "(none)" if text is None else quoted(text)
 
 
-def _parts(parts: Sequence[Part]) -> str:
+def _parts(parts: Sequence[PatternIntersection]) -> str:
     """Name topics in a finding: 'a' and 2 more topics of type 'json'."""
     names = [" with ".join(quoted(one.name) for one in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
@@ -356,9 +356,9 @@ def _parts(parts: Sequence[Part]) -> str:
     return f"{listed} of type {message_type}"
 
 
-def _them(parts: Sequence[Part]) -> str:
+def _them(parts: Sequence[PatternIntersection]) -> str:
     return "it" if len(parts) == 1 else "them"
 
 
-def _is(parts: Sequence[Part]) -> str:
+def _is(parts: Sequence[PatternIntersection]) -> str:
     return "is" if len(parts) == 1 else "are"

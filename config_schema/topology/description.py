@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from config_schema.problems import Location
-from config_schema.selection import Selection
+from config_schema.selection import TopicPattern
 from config_schema.spec import (
     ActionSpec,
     AdminSpec,
@@ -35,14 +35,14 @@ _DOWNGRADE: Final = "amps-action-do-downgrade-replication"
 StoredKind = Literal["Topic", "View", "ConflatedTopic", "Queue", "LocalQueue", "GroupLocalQueue"]
 
 
-class LoggedTopic(Struct, frozen=True):
+class TransactionLogTopic(Struct, frozen=True):
     """A Topic of the TransactionLog."""
 
-    selection: Selection
+    selection: TopicPattern
     location: Location
 
 
-class SowTopic(Struct, frozen=True):
+class SowDescription(Struct, frozen=True):
     """A definition of the SOW section; `identity`: the elements that determine a Topic's record
     keys.
 
@@ -67,15 +67,15 @@ class SowTopic(Struct, frozen=True):
         return self.kind in ("Queue", "GroupLocalQueue")
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> TopicPattern:
         """The topic of this name, which is never an expression."""
-        return Selection(self.name, self.message_type, is_expression=False)
+        return TopicPattern(self.name, self.message_type, is_expression=False)
 
 
 class ReplicatedTopic(Struct, frozen=True):
     """A Topic of a Destination."""
 
-    selection: Selection
+    selection: TopicPattern
     filter: str | None
     excluded: frozenset[str]
     location: Location
@@ -137,8 +137,8 @@ class InstanceDescription(Struct, frozen=True):
     location: Location
     listens: PeerAddress | None
     log_location: Location | None
-    logged: tuple[LoggedTopic, ...]
-    stored: tuple[SowTopic, ...]
+    logged: tuple[TransactionLogTopic, ...]
+    stored: tuple[SowDescription, ...]
     destinations: tuple[Destination, ...]
     downgrades: bool
     admin: AdminAddress | None = None
@@ -160,8 +160,8 @@ def describe(spec: InstanceSpec) -> InstanceDescription:
         listens=_listens(spec),
         log_location=log.location if log else None,
         logged=tuple(
-            LoggedTopic(
-                Selection.of(topic.name, topic.message_type, regex_topics=regex), topic.location
+            TransactionLogTopic(
+                TopicPattern.of(topic.name, topic.message_type, regex_topics=regex), topic.location
             )
             for topic in (log.topics if log else ())
         ),
@@ -195,9 +195,9 @@ def _address(address: InetAddr, is_secure: bool) -> PeerAddress:
     return PeerAddress(address.host, address.port, is_secure, address.location)
 
 
-def _stored(sow: SowSpec, group: str) -> SowTopic:
+def _stored(sow: SowSpec, group: str) -> SowDescription:
     if isinstance(sow, QueueSpec):
-        return SowTopic(
+        return SowDescription(
             sow.kind,
             sow.name,
             sow.message_type,
@@ -209,9 +209,9 @@ def _stored(sow: SowSpec, group: str) -> SowTopic:
         )
     if isinstance(sow, TopicSpec):
         identity = _identity(sow)
-        return SowTopic("Topic", sow.name, sow.message_type, sow.location, sow.pattern, identity)
+        return SowDescription("Topic", sow.name, sow.message_type, sow.location, sow.pattern, identity)
     kind: StoredKind = "View" if isinstance(sow, ViewSpec) else "ConflatedTopic"
-    return SowTopic(kind, sow.name, sow.message_type, sow.location)
+    return SowDescription(kind, sow.name, sow.message_type, sow.location)
 
 
 def _identity(topic: TopicSpec) -> tuple[tuple[str, str], ...]:
@@ -250,7 +250,7 @@ def _is_secure(transport: OutgoingTransportSpec) -> bool:
 
 def _replicated(spec: ReplicatedTopicSpec, regex_topics: bool) -> ReplicatedTopic:
     return ReplicatedTopic(
-        Selection.of(spec.name, spec.message_type, regex_topics=regex_topics),
+        TopicPattern.of(spec.name, spec.message_type, regex_topics=regex_topics),
         spec.filter,
         spec.exclude_validation,
         spec.location,

@@ -15,12 +15,12 @@ from config_schema.topology.description import (
     Destination,
     InstanceDescription,
 )
-from config_schema.topology.findings import Finding
-from config_schema.topology.routes import Route, meets, route
+from config_schema.topology.findings import TopologyFinding
+from config_schema.topology.routes import ReplicationRoute, meets, route
 from config_schema.units import quoted
 
 
-def check_together(instances: Sequence[InstanceDescription]) -> list[Finding]:
+def check_topology(instances: Sequence[InstanceDescription]) -> list[TopologyFinding]:
     """Validate the configurations of several instances against each other.
 
     Args:
@@ -57,11 +57,11 @@ def _finding(
     other: Location,
     message: str,
     hint: str,
-) -> Finding:
-    return Finding(check, Problem(where, severity, element, message, hint), other)
+) -> TopologyFinding:
+    return TopologyFinding(check, Problem(where, severity, element, message, hint), other)
 
 
-def _same_names(members: Sequence[InstanceDescription]) -> Iterator[Finding]:
+def _same_names(members: Sequence[InstanceDescription]) -> Iterator[TopologyFinding]:
     for one, another in combinations(members, 2):
         if one.name == another.name:
             yield _finding(
@@ -76,7 +76,7 @@ def _same_names(members: Sequence[InstanceDescription]) -> Iterator[Finding]:
             )
 
 
-def _astray(way: Route) -> Iterator[Finding]:
+def _astray(way: ReplicationRoute) -> Iterator[TopologyFinding]:
     """Report addresses that lead to none of the given configurations."""
     destination = way.destination
     for address in way.unmatched:
@@ -127,7 +127,7 @@ def _listening(instance: InstanceDescription) -> tuple[Location, str]:
 
 
 def _back(
-    source: InstanceDescription, downstream: InstanceDescription, routes: Sequence[Route]
+    source: InstanceDescription, downstream: InstanceDescription, routes: Sequence[ReplicationRoute]
 ) -> list[Destination]:
     """Return the destinations that lead back; where one leads is unknown, its Group decides."""
     return [
@@ -142,8 +142,8 @@ def _back(
 
 
 def _link(
-    way: Route, downstream: InstanceDescription, back: Sequence[Destination]
-) -> Iterator[Finding]:
+    way: ReplicationRoute, downstream: InstanceDescription, back: Sequence[Destination]
+) -> Iterator[TopologyFinding]:
     refused = refusal(way.destination, downstream)
     if refused is not None:
         yield refused
@@ -154,7 +154,7 @@ def _link(
     yield from check_link(way.source, way.destination, downstream, back)
 
 
-def _taking_nothing(way: Route, downstream: InstanceDescription) -> Finding:
+def _taking_nothing(way: ReplicationRoute, downstream: InstanceDescription) -> TopologyFinding:
     return _finding(
         "link",
         Severity.ERROR,
@@ -167,7 +167,7 @@ def _taking_nothing(way: Route, downstream: InstanceDescription) -> Finding:
     )
 
 
-def _encryption(destination: Destination, downstream: InstanceDescription) -> Iterator[Finding]:
+def _encryption(destination: Destination, downstream: InstanceDescription) -> Iterator[TopologyFinding]:
     listens = downstream.listens
     for address in destination.addresses:
         if listens is None or not meets(address, listens):
@@ -188,7 +188,7 @@ def _encryption(destination: Destination, downstream: InstanceDescription) -> It
             )
 
 
-def _sync_pairs(routes: Sequence[Route]) -> Iterator[Finding]:
+def _sync_pairs(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]:
     """Report failover pairs with acknowledgements that guarantee less, or wait for ever."""
     ways = {(way.source.location, one.location): way for way in routes for one in way.instances}
     for (source, downstream), way in ways.items():
@@ -219,7 +219,7 @@ def _sync_pairs(routes: Sequence[Route]) -> Iterator[Finding]:
             )
 
 
-def _one_way_rings(routes: Sequence[Route]) -> Iterator[Finding]:
+def _one_way_rings(routes: Sequence[ReplicationRoute]) -> Iterator[TopologyFinding]:
     """Report three or more instances that replicate in a circle without links back."""
     onward: dict[Location, list[InstanceDescription]] = {}
     for way in routes:
@@ -262,7 +262,7 @@ def _is_one_way(
     )
 
 
-def _ring(way: Route, ring: Sequence[InstanceDescription]) -> Finding:
+def _ring(way: ReplicationRoute, ring: Sequence[InstanceDescription]) -> TopologyFinding:
     names = " -> ".join(one.name for one in (*ring, ring[0]))
     places = ", ".join(f"{quoted(one.name)} at {one.location}" for one in ring[1:])
     return _finding(

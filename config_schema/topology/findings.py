@@ -6,7 +6,7 @@ from config_schema.problems import Location, Problem, Problems, Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TopologyFinding:
     """One mismatch, located where it can be corrected or excluded.
 
     Attributes:

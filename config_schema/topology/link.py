@@ -10,18 +10,18 @@ from functools import cached_property
 from typing import TypeAlias
 
 from config_schema.regex import matches
-from config_schema.selection import Coverage, Part, Selection
+from config_schema.selection import Coverage, PatternIntersection, TopicPattern
 from config_schema.topology.description import (
     Destination,
     InstanceDescription,
     ReplicatedTopic,
-    SowTopic,
+    SowDescription,
 )
 
-Onward: TypeAlias = tuple[Destination, ReplicatedTopic]
+OnwardTopic: TypeAlias = tuple[Destination, ReplicatedTopic]
 
 
-class Link:
+class TopologyLink:
     """A source and the instance at the other end, with the lookup tables of the topics.
 
     Args:
@@ -56,7 +56,7 @@ class Link:
         return Coverage(topic.selection for one in self.back for topic in one.topics)
 
     @cached_property
-    def records(self) -> dict[Selection, SowTopic]:
+    def records(self) -> dict[TopicPattern, SowDescription]:
         """The topics of the source that have records, and messages that can be replicated."""
         return {
             one.selection: one
@@ -65,7 +65,7 @@ class Link:
         }
 
     @cached_property
-    def queues(self) -> dict[Selection, SowTopic]:
+    def queues(self) -> dict[TopicPattern, SowDescription]:
         """The queues of the source that can be shared."""
         return {one.selection: one for one in self.source.stored if one.is_shared_queue}
 
@@ -78,9 +78,9 @@ class Link:
         ]
 
     @cached_property
-    def onward_by_name(self) -> dict[Selection, list[Onward]]:
+    def onward_by_name(self) -> dict[TopicPattern, list[OnwardTopic]]:
         """The onward Topics that name one topic each."""
-        found: dict[Selection, list[Onward]] = {}
+        found: dict[TopicPattern, list[OnwardTopic]] = {}
         for destination in self.downstream.destinations:
             for topic in destination.topics:
                 if not topic.selection.is_expression:
@@ -88,7 +88,7 @@ class Link:
         return found
 
     @cached_property
-    def onward_by_expression(self) -> list[Onward]:
+    def onward_by_expression(self) -> list[OnwardTopic]:
         """The onward Topics that are expressions."""
         return [
             (destination, topic)
@@ -97,11 +97,11 @@ class Link:
             if topic.selection.is_expression
         ]
 
-    def stored_there(self, topic: SowTopic) -> SowTopic | None:
+    def stored_there(self, topic: SowDescription) -> SowDescription | None:
         """Return the definition at the other end with the topic's name."""
         return self._stored_there.get(topic.selection)
 
-    def records_there(self, topic: SowTopic) -> SowTopic | None:
+    def records_there(self, topic: SowDescription) -> SowDescription | None:
         """Return the Topic at the other end that stores the records of one of the source."""
         there = self.stored_there(topic)
         if there is not None:
@@ -117,23 +117,23 @@ class Link:
         return next(covering, None)
 
     @cached_property
-    def _stored_there(self) -> dict[Selection, SowTopic]:
+    def _stored_there(self) -> dict[TopicPattern, SowDescription]:
         return {one.selection: one for one in self.downstream.stored}
 
     @cached_property
-    def _patterns_there(self) -> tuple[SowTopic, ...]:
+    def _patterns_there(self) -> tuple[SowDescription, ...]:
         return tuple(one for one in self.downstream.stored if one.pattern is not None)
 
 
 @dataclass(frozen=True)
-class Sent:
+class DestinationTopic:
     """A Topic of a Destination: the topics of the source that it sends."""
 
-    link: Link
+    link: TopologyLink
     topic: ReplicatedTopic
 
     @cached_property
-    def recorded(self) -> tuple[Part, ...]:
+    def recorded(self) -> tuple[PatternIntersection, ...]:
         """The recorded topics that are sent; of queues, the log has only the underlying topics."""
         queue = self.link.queues.get(self.topic.selection)
         if queue is not None and queue.underlying_topic != queue.name:
@@ -141,16 +141,16 @@ class Sent:
         return tuple(self.link.logged.parts(self.topic.selection))
 
     @cached_property
-    def records(self) -> tuple[SowTopic, ...]:
+    def records(self) -> tuple[SowDescription, ...]:
         """The topics with records whose messages are sent."""
         return self._chosen(self.link.records)
 
     @cached_property
-    def queues(self) -> tuple[SowTopic, ...]:
+    def queues(self) -> tuple[SowDescription, ...]:
         """The queues that are shared with the other end."""
         return self._chosen(self.link.queues)
 
-    def onward(self) -> Iterator[Onward]:
+    def onward(self) -> Iterator[OnwardTopic]:
         """Return the Topics by which the other end replicates a part of this onward."""
         selection = self.topic.selection
         if not selection.is_expression:
@@ -164,12 +164,12 @@ class Sent:
             if self._overlaps(topic.selection):
                 yield destination, topic
 
-    def _overlaps(self, other: Selection) -> bool:
+    def _overlaps(self, other: TopicPattern) -> bool:
         return any(all(map(other.overlaps, part)) for part in self.recorded) or any(
             other.includes(queue.selection) for queue in self.queues
         )
 
-    def _chosen(self, topics: dict[Selection, SowTopic]) -> tuple[SowTopic, ...]:
+    def _chosen(self, topics: dict[TopicPattern, SowDescription]) -> tuple[SowDescription, ...]:
         selection = self.topic.selection
         if not selection.is_expression:
             return (topics[selection],) if selection in topics else ()

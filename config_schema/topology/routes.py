@@ -18,7 +18,7 @@ _EVERY_ADDRESS: Final = (None, "0.0.0.0", "::")  # noqa: S104 - compared with, n
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 
-class Route(Struct, frozen=True):
+class ReplicationRoute(Struct, frozen=True):
     """The end points of a destination.
 
     `instances` are those that it may connect to: several, if it has several addresses, or if
@@ -33,7 +33,7 @@ class Route(Struct, frozen=True):
 
 def route(
     source: InstanceDescription, destination: Destination, others: Sequence[InstanceDescription]
-) -> Route:
+) -> ReplicationRoute:
     """Find the instances that a destination leads to.
 
     Args:
@@ -54,7 +54,7 @@ def route(
         if not destination.addresses:
             named = named or [one for one in others if _connects(one, source, destination)]
         found.update((str(one.location), one) for one in named)
-    return Route(source, destination, tuple(found.values()), tuple(unmatched))
+    return ReplicationRoute(source, destination, tuple(found.values()), tuple(unmatched))
 
 
 def meets(address: PeerAddress, listens: PeerAddress) -> bool:

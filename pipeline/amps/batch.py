@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from amperage.client.block_client import BlockClient
-from amperage.client.blocks import Block
+from amperage.client.blocks import MessageBlock
 from pipeline.amps.connection import connected
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
@@ -24,7 +24,7 @@ from pipeline.rows import RowFormat
 from pipeline.tolerance import PERMISSIVE
 from pipeline.workers import settle
 
-ROWS_A_BATCH = 10_000
+ROWS_PER_BATCH = 10_000
 
 _HASHES = {"key": "SOW_KEY_HASH()", "topic": "CRC32(TOPIC_NAME())"}
 
@@ -84,11 +84,11 @@ class AmpsReader(DataSourceReader):
         rows = RowFormat(self._schema, self._options.message_type, self._options.tolerance)
         with connected(self._options, "read", patient=True) as client:
             blocks = self._query(client, partition.filter, self._options.top_n)
-            yield from map(rows.batch, gathered(blocks, ROWS_A_BATCH))
+            yield from map(rows.batch, gathered(blocks, ROWS_PER_BATCH))
 
     def _query(
         self, client: BlockClient, part: str | None, top_n: int | None
-    ) -> Iterator[list[Block]]:
+    ) -> Iterator[list[MessageBlock]]:
         options = self._options
         tests = [test for test in (options.filter, self._pushed, part) if test is not None]
         if len(tests) > 1:  # a single one is sent verbatim, because errors show a position in it

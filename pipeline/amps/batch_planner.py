@@ -13,10 +13,10 @@ from typing import Final
 
 from amperage.client import NOW, Client, ClientError, CommandError, Message
 from amperage.wire.bookmarks import is_now
-from pipeline.amps.connection import AWAY, NOT_FOUND, data_loss, explained, session
-from pipeline.amps.limits import Limits
-from pipeline.amps.log_measure import Measure, measure
-from pipeline.amps.offsets import Offset, bookmark_of, measured, ranges_of
+from pipeline.amps.connection import UNREACHABLE_ERRORS, NOT_FOUND, data_loss, explained, session
+from pipeline.amps.limits import BatchLimits
+from pipeline.amps.log_measure import LogMeasure, measure
+from pipeline.amps.offsets import LogOffset, bookmark_of, measured, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 
@@ -34,7 +34,7 @@ _BYTES_KEPT: Final = 1 << 20
 """Limits of a micro-batch sent to its task as rows, so that no task has to connect for it."""
 
 
-class Ahead:
+class BatchPlanner:
     """Plans micro-batches, over a persistent connection.
 
     Args:
@@ -54,7 +54,7 @@ class Ahead:
         self._away_since: float | None = None
         self._moved_at = time.monotonic()
         self._idle = _IDLE
-        self._planned: Measure | None = None
+        self._planned: LogMeasure | None = None
 
     def stop_at_end(self) -> None:
         """Stop at the end that the log has at the next request."""
@@ -65,7 +65,7 @@ class Ahead:
         self._client = None
         self._open.close()
 
-    def latest(self, start: Offset, limits: Limits) -> Offset:
+    def latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
         """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
@@ -74,7 +74,7 @@ class Ahead:
         while True:
             try:
                 end = self._latest(start, limits)
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 self._lost(error)
                 if self._ends:
                     continue
@@ -93,7 +93,7 @@ class Ahead:
                 return start
             time.sleep(_IDLE)
 
-    def behind(self) -> Measure | None:
+    def behind(self) -> LogMeasure | None:
         """Return the amount after the last planned micro-batch; None if it is unknown.
 
         If the stream has a filter, messages that do not match count as well: to tell them apart,
@@ -107,7 +107,7 @@ class Ahead:
         except ClientError:
             return None
 
-    def messages(self, end: Offset) -> list[list[Message]] | None:
+    def messages(self, end: LogOffset) -> list[list[Message]] | None:
         """Return the messages of each range of a micro-batch if few; otherwise tasks read them."""
         ranges = ranges_of(end)
         if end["bytes"] > _BYTES_KEPT or sum(one.rows for one in ranges) > _ROWS_KEPT:
@@ -124,7 +124,7 @@ class Ahead:
         )
         return [message for messages in read for message in messages]
 
-    def _latest(self, start: Offset, limits: Limits) -> Offset:
+    def _latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
         place = bookmark_of(start)
         if self._ends and self._last is None:
             self._last = self._measure(NOW, NOW).end
@@ -150,7 +150,7 @@ class Ahead:
             return measured(found)
         return start
 
-    def _has_reached_end(self, start: Offset) -> bool:
+    def _has_reached_end(self, start: LogOffset) -> bool:
         place = bookmark_of(start)
         reached, last = self._begins.get(place, place), self._last or ""
         if reached.partition("|")[0] != last.partition("|")[0] and not self._has(last):
@@ -176,7 +176,7 @@ class Ahead:
         size: int | None = None,
         parts: int = 1,
         is_filtered: bool = True,
-    ) -> Measure:
+    ) -> LogMeasure:
         bracket = "(" if "|" in begin else "["  # a time includes itself
         return measure(
             self._connected(),

@@ -52,7 +52,7 @@ _BY_REASON: Final = {
 }
 
 
-AWAY: Final = (ConnectError, ConnectionLostError, TimedOutError)
+UNREACHABLE_ERRORS: Final = (ConnectError, ConnectionLostError, TimedOutError)
 """Errors that a client raises when the server is unreachable or the connection is lost."""
 
 _PAUSE: Final = 0.2
@@ -101,12 +101,12 @@ def connected(
     Raises:
         PipelineError: no session can be opened, or a command failed.
     """
-    with blaming(options, place), session(options, role, patient=patient) as client:
+    with convert_client_errors(options, place), session(options, role, patient=patient) as client:
         yield client
 
 
 @contextmanager
-def blaming(options: AmpsOptions, place: str | None = None) -> Iterator[None]:
+def convert_client_errors(options: AmpsOptions, place: str | None = None) -> Iterator[None]:
     """Convert the client's errors to ones that name the option at fault; see `explained`."""
     try:
         yield
@@ -136,11 +136,11 @@ def log_on(
     *others, last = options.servers
     while True:
         for server in others:
-            with suppress(*AWAY):
+            with suppress(*UNREACHABLE_ERRORS):
                 return _log_on_at(client, server, logon_options)
         try:
             return _log_on_at(client, last, logon_options)
-        except AWAY:
+        except UNREACHABLE_ERRORS:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(_PAUSE)

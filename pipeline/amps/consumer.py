@@ -16,12 +16,12 @@ from itertools import islice
 from typing import Final
 
 from amperage.client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
-from pipeline.amps.connection import AWAY, NOT_FOUND, explained, session
+from pipeline.amps.connection import UNREACHABLE_ERRORS, NOT_FOUND, explained, session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import option_error
 
-MOST_ROWS: Final = 10_000
+MAX_BATCH_ROWS: Final = 10_000
 """Messages per micro-batch, unless the user sets a limit: its offset names all of them."""
 _MOST_BYTES: Final = 8 << 20
 """Bytes of bodies per micro-batch, which are sent to the tasks."""
@@ -35,7 +35,7 @@ _SHORTEST, _LONGEST = 0.2, 60.0
 """Seconds between two renewals."""
 
 
-class Consumer:
+class QueueConsumer:
     """Takes messages of a queue, and acknowledges them.
 
     Args:
@@ -51,7 +51,7 @@ class Consumer:
         self._client: Client | None = None
         self._waiting: list[Message] = []
         self._done: frozenset[str] = frozenset()
-        self._renewal = _Renewal(options.read_topic)
+        self._renewal = _LeaseRenewal(options.read_topic)
         self._away_since: float | None = None
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Consumer:
                 for some in _some(bookmarks):
                     client.acknowledge(self._options.read_topic, some)
                 client.flush_acks()
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 self._lost(error)
             except ClientError as error:
                 raise explained(self._options, error) from None
@@ -97,11 +97,11 @@ class Consumer:
             PipelineError: the topic is no queue, or the server refuses or is unavailable for too
                 long.
         """
-        most = min(most or MOST_ROWS, MOST_ROWS)
+        most = min(most or MAX_BATCH_ROWS, MAX_BATCH_ROWS)
         while True:
             try:
                 return self._take(most, {*held, *self._done}, _WAIT if waits else 0.0)
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 self._lost(error)
                 if not waits:
                     return []
@@ -172,7 +172,7 @@ class Consumer:
         time.sleep(_PAUSE)
 
 
-class _Renewal:
+class _LeaseRenewal:
     """Renews leases on a thread of its own, because the driver may be busy with a batch.
 
     Args:
@@ -251,7 +251,7 @@ def _some(bookmarks: Iterable[str | None]) -> Iterable[Sequence[str]]:
         yield some
 
 
-def read_again(
+def reread_message(
     client: Client, options: AmpsOptions, command_options: str | None, bookmark: str
 ) -> Message | None:
     """Read a message of a queue from the transaction log, wherever it is by now.

@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from amperage.client import CommandError, DuplicateMessageError
-from pipeline.amps.connection import blaming, log_on, new_client
+from pipeline.amps.connection import convert_client_errors, log_on, new_client
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
-from pipeline.bodies import Outgoing
+from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
+from pipeline.bodies import OutgoingMessages
 from pipeline.errors import PipelineError
 
 _KEYS_A_COMMAND: Final = 500
@@ -32,7 +32,7 @@ class _Deletion(NamedTuple):
     sequence: int
 
 
-class Deleter(Sink):
+class Deleter(TaskSink):
     """Deletes records, by several keys per command where rows have keys.
 
     Acknowledgements of persisted deletions arrive in the order of the commands, so that only the
@@ -47,23 +47,23 @@ class Deleter(Sink):
         PipelineError: the server cannot be reached.
     """
 
-    def __init__(self, options: AmpsOptions, identity: Identity) -> None:
+    def __init__(self, options: AmpsOptions, identity: TaskIdentity) -> None:
         super().__init__(options, identity)
-        with blaming(options):
+        with convert_client_errors(options):
             self._client = new_client(options, identity.name)
             answer = log_on(self._client, options, patient=True, logon_options=LOGON_OPTIONS)
         self._to_skip = identity.already_sent(answer.sequence or 0)
         self._sequence = identity.before_first
         self._held: _Deletion | None = None
 
-    def send(self, outgoing: Outgoing) -> None:
-        """See `Sink.send`."""
+    def send(self, outgoing: OutgoingMessages) -> None:
+        """See `TaskSink.send`."""
         rows = len(outgoing.bodies)
         skipped = min(self._to_skip, rows)
         self._to_skip -= skipped
         topics = outgoing.headers.get("topic") or [self._options.topic or ""] * rows
         self._sequence += skipped
-        with blaming(self._options):
+        with convert_client_errors(self._options):
             self._check_topics(self._client, set(topics[skipped:]))
             start = skipped
             for topic, group in groupby(topics[skipped:]):
@@ -74,16 +74,16 @@ class Deleter(Sink):
                 start = end
 
     def finish(self) -> None:
-        """See `Sink.finish`."""
-        with blaming(self._options):
+        """See `TaskSink.finish`."""
+        with convert_client_errors(self._options):
             self._release(persisted=True)
 
     def close(self) -> None:
-        """See `Sink.close`."""
+        """See `TaskSink.close`."""
         self._client.close()
 
     def _deletions(
-        self, topic: str, outgoing: Outgoing, start: int, end: int
+        self, topic: str, outgoing: OutgoingMessages, start: int, end: int
     ) -> Iterator[_Deletion]:
         """Yield the commands for some rows, and advance the sequence number."""
         keys = outgoing.headers.get("sow_key")

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Final
 
 from amperage.client import Message
-from pipeline.amps.limits import Limits
-from pipeline.amps.log_follower import Follower
-from pipeline.amps.log_measure import Measure
-from pipeline.amps.offsets import BatchPlan, Offset, bookmark_of, end_of, ranges_of
+from pipeline.amps.limits import BatchLimits
+from pipeline.amps.log_follower import LogFollower
+from pipeline.amps.log_measure import LogMeasure
+from pipeline.amps.offsets import BatchPlan, LogOffset, bookmark_of, end_of, ranges_of
 from pipeline.amps.options import AmpsOptions
 
 _ROWS_KEPT: Final = 10_000
@@ -21,7 +21,7 @@ _BYTES_KEPT: Final = 8 << 20
 """Limits of the rows that may be sent to a task."""
 
 
-class Followed:
+class FailoverBatchPlanner:
     """Plans micro-batches by reading them.
 
     Args:
@@ -31,21 +31,21 @@ class Followed:
 
     def __init__(self, options: AmpsOptions, command_options: str) -> None:
         self._options = options
-        self._follower = Follower(options, command_options)
+        self._follower = LogFollower(options, command_options)
         self._seen: tuple[str, list[Message]] | None = None
-        self._behind: Measure | None = None
+        self._behind: LogMeasure | None = None
         self._is_measured = True
 
     def stop_at_end(self) -> None:
-        """See `Ahead.stop_at_end`."""
+        """See `BatchPlanner.stop_at_end`."""
         self._follower.stop_at_end()
 
     def close(self) -> None:
-        """See `Ahead.close`."""
+        """See `BatchPlanner.close`."""
         self._follower.close()
 
-    def latest(self, start: Offset, limits: Limits) -> Offset:
-        """See `Ahead.latest`."""
+    def latest(self, start: LogOffset, limits: BatchLimits) -> LogOffset:
+        """See `BatchPlanner.latest`."""
         plan = BatchPlan(has_digests=True)
         seen: list[Message] = []
         size = 0
@@ -69,14 +69,14 @@ class Followed:
         self._seen = (bookmark_of(end), seen) if is_kept else None
         return end
 
-    def behind(self) -> Measure | None:
-        """See `Ahead.behind`; counted by the server that the messages come from."""
+    def behind(self) -> LogMeasure | None:
+        """See `BatchPlanner.behind`; counted by the server that the messages come from."""
         if not self._is_measured:
             self._behind, self._is_measured = self._follower.behind(), True
         return self._behind
 
-    def messages(self, end: Offset) -> list[list[Message]] | None:
-        """See `Ahead.messages`."""
+    def messages(self, end: LogOffset) -> list[list[Message]] | None:
+        """See `BatchPlanner.messages`."""
         if self._seen is None or self._seen[0] != bookmark_of(end):
             return None
         left = iter(self._seen[1])

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from pipeline.amps.log_measure import Measure
+from pipeline.amps.log_measure import LogMeasure
 from pipeline.amps.options import AmpsOptions
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """The limits of the next micro-batch.
 
     Attributes:
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     least: int = 1
     delay: float = 0.0
 
-    def allow(self, found: Measure, since: float) -> bool:
+    def allow(self, found: LogMeasure, since: float) -> bool:
         """Return whether the available messages are enough for a micro-batch.
 
         Args:
@@ -55,11 +55,11 @@ def default_limit(options: AmpsOptions) -> ReadLimit:
     return ReadAllAvailable()
 
 
-def limits_of(options: AmpsOptions, limit: ReadLimit) -> Limits:
+def limits_of(options: AmpsOptions, limit: ReadLimit) -> BatchLimits:
     """Return the limits that apply for Spark's limit: all limits of the options, or none."""
     if isinstance(limit, ReadAllAvailable):
-        return Limits()
-    return Limits(
+        return BatchLimits()
+    return BatchLimits(
         limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_rows_per_trigger,
         options.max_bytes_per_trigger,
         options.min_rows_per_trigger or 1,

@@ -18,9 +18,9 @@ from typing import Final
 
 from amperage.client import NOW, Client, ClientError, Message, MessageStream, TimedOutError
 from amperage.client.block_client import BlockClient
-from pipeline.amps.connection import AWAY, explained, require_log, session
-from pipeline.amps.log_measure import Measure, measure
-from pipeline.amps.offsets import End, LastRead, digest_of
+from pipeline.amps.connection import UNREACHABLE_ERRORS, explained, require_log, session
+from pipeline.amps.log_measure import LogMeasure, measure
+from pipeline.amps.offsets import MessageEnd, LastMessages, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError
@@ -33,7 +33,7 @@ _WAIT: Final = 1.0
 """Seconds to wait for a replay in progress, before Spark is told that there is nothing yet."""
 
 
-class Follower:
+class LogFollower:
     """A position in the transaction log that advances.
 
     Args:
@@ -51,7 +51,7 @@ class Follower:
         self._stream: MessageStream | None = None
         self._place: str | None = None
         self._left: list[Message] = []
-        self._read_last = LastRead(_COMPARED)
+        self._read_last = LastMessages(_COMPARED)
         self._is_complete = False
         self._away_since: float | None = None
 
@@ -67,7 +67,7 @@ class Follower:
         self._open.close()
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> MessageEnd | None:
         """The end of the messages read, if the stream may resume at another server."""
         return None if len(self._options.servers) == 1 else self._read_last.end
 
@@ -76,7 +76,7 @@ class Follower:
         """True if all messages sent by the server have been taken, and it had no more."""
         return self._stream is not None and self._is_complete and not self._left
 
-    def behind(self) -> Measure | None:
+    def behind(self) -> LogMeasure | None:
         """Return the amount that the server has after the messages taken; None if it is unknown.
 
         The request uses a connection of its own: on the other one the answer would arrive after all
@@ -100,7 +100,7 @@ class Follower:
             return None
 
     def take(
-        self, place: str, most: int | None, read: End | None = None
+        self, place: str, most: int | None, read: MessageEnd | None = None
     ) -> Iterator[list[Message]]:
         """Yield the messages that have arrived after a bookmark.
 
@@ -120,7 +120,7 @@ class Follower:
             try:
                 messages = self._next(place, None if most is None else most - given, read)
                 self._away_since = None
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 self._lost(error)
                 if self._ends:
                     continue
@@ -136,7 +136,7 @@ class Follower:
             read = self.end
             yield messages
 
-    def _next(self, place: str, most: int | None, read: End | None) -> list[Message]:
+    def _next(self, place: str, most: int | None, read: MessageEnd | None) -> list[Message]:
         if self._stream is None or self._place != place:
             self._stream = self._subscribe(place, read)
         while not self._left:
@@ -153,7 +153,7 @@ class Follower:
         self._left = self._left[len(taken) :]
         return taken
 
-    def _subscribe(self, place: str, read: End | None) -> MessageStream:
+    def _subscribe(self, place: str, read: MessageEnd | None) -> MessageStream:
         self.close()
         options = self._options
         client = self._client = self._open.enter_context(session(options, "follow"))
@@ -169,7 +169,7 @@ class Follower:
             acks=("completed",),
         )
 
-    def _read_again(self, client: Client, place: str, read: End) -> list[str]:
+    def _read_again(self, client: Client, place: str, read: MessageEnd) -> list[str]:
         """Check that this server has the last messages read contiguously; return their bookmarks.
 
         The last of them may be another one than at the previous server.

@@ -26,7 +26,7 @@ _MOST_PARTS: Final = 1000
 """The maximum number of parts that the server divides a count into."""
 
 
-class Part(NamedTuple):
+class LogPart(NamedTuple):
     """A part of the counted messages.
 
     Attributes:
@@ -38,7 +38,7 @@ class Part(NamedTuple):
     rows: int
 
 
-class Measure(NamedTuple):
+class LogMeasure(NamedTuple):
     """The amount of messages in a part of the log.
 
     Attributes:
@@ -56,12 +56,12 @@ class Measure(NamedTuple):
     size: int
     begin: str
     end: str
-    parts: Sequence[Part]
+    parts: Sequence[LogPart]
     oldest: float
     lost: str
     is_whole: bool
 
-    def passed(self) -> Measure:
+    def passed(self) -> LogMeasure:
         """Return the amount that is left when all of this has been read."""
         return self._replace(rows=0, size=0, oldest=0.0, begin=self.end)
 
@@ -82,7 +82,7 @@ def measure(
     size: int | None = None,
     parts: int = 1,
     is_filtered: bool = True,
-) -> Measure:
+) -> LogMeasure:
     """Count the messages of a part of the log.
 
     Args:
@@ -134,12 +134,12 @@ def measure(
             " subscribe; expected Amperage of the same version as the pipeline"
         )
     cut = (part.rpartition(":") for part in told["parts"].split(","))
-    return Measure(
+    return LogMeasure(
         int(ack.header.matches or 0),
         int(told["bytes"]),
         told["begin"],
         told["places"],
-        [Part(place, int(count)) for place, _, count in cut],
+        [LogPart(place, int(count)) for place, _, count in cut],
         int(told["oldest"]) / _MICROSECONDS,
         _said(told.get("lost", "")),
         "more" not in told,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.amps.connection import connected
 from pipeline.amps.log_measure import measure
-from pipeline.amps.offsets import Range
+from pipeline.amps.offsets import MessageRange
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ranges import AmpsRange, RangeReader
 from pipeline.errors import PipelineError, option_error
@@ -74,8 +74,8 @@ class LogRangeReader(DataSourceReader):
                     break
                 span = f"({some.end}:{span.partition(':')[2]}"
         if not found:  # Spark would start a task all the same, without a partition
-            return [AmpsRange(Range(span, 0), self._ranges.row_format().batch(()))]
-        return [AmpsRange(Range(one, rows)) for one, rows in found.items()]
+            return [AmpsRange(MessageRange(span, 0), self._ranges.row_format().batch(()))]
+        return [AmpsRange(MessageRange(one, rows)) for one, rows in found.items()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range."""

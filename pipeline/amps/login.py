@@ -23,7 +23,7 @@ from amperage.client import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class ConnectionLogin:
     """The credentials for connections, besides those in a URI.
 
     Attributes:
@@ -42,7 +42,7 @@ class Login:
     certificate_file: str | None = None
     key_file: str | None = None
 
-    def planned(self) -> Login:
+    def planned(self) -> ConnectionLogin:
         """Return a copy with the current password, for machines where it cannot be read.
 
         Raises:

@@ -26,11 +26,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_intdigest
 
-from pipeline.amps.log_measure import Measure
+from pipeline.amps.log_measure import LogMeasure
 from pipeline.errors import PipelineError
 from server.storage.journal import BookmarkError, parse_bookmark
 
-Offset: TypeAlias = dict[str, Any]
+LogOffset: TypeAlias = dict[str, Any]
 
 _LARGEST: Final = 2**128 - 1
 _DIGITS: Final = 32
@@ -39,7 +39,7 @@ STEP: Final = 1000
 """A batch is only divided at multiples of this number of messages."""
 
 
-class Range(NamedTuple):
+class MessageRange(NamedTuple):
     """Consecutive messages of the log.
 
     Attributes:
@@ -63,7 +63,7 @@ class Range(NamedTuple):
         return self.span[:-1].partition(":")[2]
 
 
-class End(NamedTuple):
+class MessageEnd(NamedTuple):
     """The end of the messages that a stream has read.
 
     Attributes:
@@ -77,7 +77,7 @@ class End(NamedTuple):
     digest: str
 
 
-class LastRead:
+class LastMessages:
     """The last messages that a stream has read; advances with the stream.
 
     Args:
@@ -108,11 +108,11 @@ class LastRead:
         return self._bookmarks[-1] if self._bookmarks else None
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> MessageEnd | None:
         """The end that these messages form; None if there is none."""
         if not self._bookmarks:
             return None
-        return End(self._bookmarks[0], len(self._bookmarks), _shown(self._digest))
+        return MessageEnd(self._bookmarks[0], len(self._bookmarks), _shown(self._digest))
 
 
 def digest_of(bookmarks: Sequence[str]) -> str:
@@ -128,24 +128,24 @@ def _shown(digest: int) -> str:
     return f"{digest & _LARGEST:0{_DIGITS}x}"
 
 
-def end_of(offset: Offset) -> End | None:
+def end_of(offset: LogOffset) -> MessageEnd | None:
     """Return the end of the messages read, if the offset has it."""
     end = offset.get("read")
-    return None if end is None else End(*end)
+    return None if end is None else MessageEnd(*end)
 
 
-def initial(bookmark: str) -> Offset:
+def initial(bookmark: str) -> LogOffset:
     """Return the offset of a stream that has not read anything."""
     return {"bookmark": bookmark, "ranges": {}}
 
 
-def measured(found: Measure) -> Offset:
+def measured(found: LogMeasure) -> LogOffset:
     """Return the end offset of a batch that the server has measured."""
     ranges = found.ranges() if found.rows else {}
     return {"bookmark": found.end, "ranges": ranges, "bytes": found.size}
 
 
-def bookmark_of(offset: Offset) -> str:
+def bookmark_of(offset: LogOffset) -> str:
     """Return the bookmark where to resume.
 
     Raises:
@@ -159,7 +159,7 @@ def bookmark_of(offset: Offset) -> str:
     return str(bookmark)
 
 
-def ranges_of(offset: Offset) -> list[Range]:
+def ranges_of(offset: LogOffset) -> list[MessageRange]:
     """Return the ranges of the batch that ends with an offset.
 
     Raises:
@@ -170,10 +170,10 @@ def ranges_of(offset: Offset) -> list[Range]:
         raise _foreign(offset)
     digests = offset.get("digests") or repeat(None)
     ranges = zip(spans.items(), digests, strict=False)
-    return [Range(span, rows, digest) for (span, rows), digest in ranges]
+    return [MessageRange(span, rows, digest) for (span, rows), digest in ranges]
 
 
-def _foreign(offset: Offset) -> PipelineError:
+def _foreign(offset: LogOffset) -> PipelineError:
     return PipelineError(
         f"checkpoint: the offset {str(offset)[:200]} is none of format('amps'), expected a bookmark"
         " and ranges: it is another source's, or damaged; take the checkpoint of this stream, or"
@@ -219,7 +219,7 @@ class BatchPlan:
             self._digests[-1] += _sum(some)
             position += len(some)
 
-    def offset(self, partitions: int) -> Offset:
+    def offset(self, partitions: int) -> LogOffset:
         """Return the end offset of the batch, which has at least one message.
 
         Args:

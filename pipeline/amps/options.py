@@ -11,20 +11,20 @@ from pyspark.sql.datasource import Filter
 
 from amperage.client import ClientError, ServerUri, parse_uri
 from pipeline import tolerance
-from pipeline.amps.login import Login
+from pipeline.amps.login import ConnectionLogin
 from pipeline.amps.uri import several
 from pipeline.errors import INSTEAD_OF_TABLES, PipelineError, is_asked, option_error
 from pipeline.filters import OPTION, PUSHDOWN, read_filters, refuse_pushdown
 from pipeline.tolerance import STRICT, Tolerance, read_tolerance
 
-Use: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
+AccessMode: TypeAlias = Literal["read", "readStream", "write", "writeStream"]
 
 COMMANDS: Final = ("publish", "delta_publish", "sow_delete")
 FOLLOWED: Final = ("publish", "all")
 PARTITIONED_BY: Final = ("key", "topic")
 ORDERS: Final = ("checked", "given", "sorted")
 PRUNES: Final = ("none", "server")
-MOST_VERSIONS: Final = (1 << 31) - 1
+MAX_VERSION: Final = (1 << 31) - 1
 """The limit of a version in a sequence number; see `pipeline.amps.writer`."""
 _LARGEST: Final = (1 << 31) - 1
 """The limit of counts: some are 32-bit numbers in Spark."""
@@ -109,7 +109,7 @@ class AmpsOptions:
     order: str = "checked"
     tolerance: Tolerance = STRICT
     timeout: float = 30.0
-    login: Login = field(default_factory=Login)
+    login: ConnectionLogin = field(default_factory=ConnectionLogin)
 
     @property
     def server(self) -> str:
@@ -137,7 +137,7 @@ class AmpsOptions:
         return self.topic or ""
 
 
-def read_options(given: Mapping[str, str], *uses: Use) -> AmpsOptions:
+def read_options(given: Mapping[str, str], *uses: AccessMode) -> AmpsOptions:
     """Read and check the options of a DataFrame.
 
     Args:
@@ -251,7 +251,7 @@ def _as(
     return servers
 
 
-def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> Login:
+def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> ConnectionLogin:
     """Return the credentials; reads the password, so that a mistake is reported at once."""
     for name in _CERTIFICATES:
         if name in given and not any(server.is_encrypted for server in servers):
@@ -259,14 +259,14 @@ def _login(given: Mapping[str, str], servers: Sequence[ServerUri]) -> Login:
     if "key_file" in given and "certificate_file" not in given:
         raise option_error("key_file", given["key_file"], "certificate_file is missing")
     try:
-        login = Login(**given).planned()
+        login = ConnectionLogin(**given).planned()
         login.ssl_context()
     except ClientError as error:
         raise PipelineError(f"options {', '.join(given)}: {error}") from None
     return login
 
 
-def _suggestion(name: str, uses: Sequence[Use]) -> str:
+def _suggestion(name: str, uses: Sequence[AccessMode]) -> str:
     known = sorted(option for option, (its_uses, _) in _OPTIONS.items() if its_uses & set(uses))
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
@@ -298,8 +298,8 @@ def _count(name: str, text: str) -> int:
 
 
 def _version(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > MOST_VERSIONS:
-        raise option_error(name, text, f"expected a whole number from 0 to {MOST_VERSIONS}")
+    if not (text.isascii() and text.isdigit()) or int(text) > MAX_VERSION:
+        raise option_error(name, text, f"expected a whole number from 0 to {MAX_VERSION}")
     return int(text)
 
 

@@ -21,11 +21,11 @@ from amperage.client import (
     StoredMessage,
     TimedOutError,
 )
-from pipeline.amps.connection import blaming
+from pipeline.amps.connection import convert_client_errors
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.resumption import ByContent, ByPosition, Published, Resumption
-from pipeline.amps.sink import LOGON_OPTIONS, Identity, Sink
-from pipeline.bodies import Outgoing
+from pipeline.amps.resumption import ContentResumption, PositionResumption, PublishedMessages, Resumption
+from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
+from pipeline.bodies import OutgoingMessages
 
 _UNACKNOWLEDGED: Final = 16 << 20
 """Bytes that may be unacknowledged, to be sent again if the connection is lost."""
@@ -56,7 +56,7 @@ class RowStore(PublishStore):
             super().logged_on(sequence, sequence)
 
 
-class Publisher(Sink):
+class RowPublisher(TaskSink):
     """Publishes rows, and stays connected while the server restarts.
 
     Args:
@@ -67,7 +67,7 @@ class Publisher(Sink):
         PipelineError: the server cannot be reached.
     """
 
-    def __init__(self, options: AmpsOptions, identity: Identity) -> None:
+    def __init__(self, options: AmpsOptions, identity: TaskIdentity) -> None:
         super().__init__(options, identity)
         store = RowStore(identity.before_first)
         self._away: ClientError | None = None
@@ -89,8 +89,8 @@ class Publisher(Sink):
         self._already_sent = identity.already_sent(store.last_sequence)
         self._resumption: Resumption | None = None
 
-    def send(self, outgoing: Outgoing) -> None:
-        """See `Sink.send`."""
+    def send(self, outgoing: OutgoingMessages) -> None:
+        """See `TaskSink.send`."""
         with self._blaming():
             if self._resumption is None:
                 self._resumption = self._resume(outgoing)
@@ -110,28 +110,28 @@ class Publisher(Sink):
             self._client.publish_columns(topics, bodies, headers, delta=delta)
 
     def finish(self) -> None:
-        """See `Sink.finish`."""
+        """See `TaskSink.finish`."""
         with self._blaming():
             self._client.flush()
 
     def close(self) -> None:
-        """See `Sink.close`."""
+        """See `TaskSink.close`."""
         self._client.close()
 
-    def _resume(self, first: Outgoing) -> Resumption:
+    def _resume(self, first: OutgoingMessages) -> Resumption:
         """Return the method to detect rows that an earlier attempt has published.
 
         The log has whole messages instead of deltas, so that deltas cannot be compared.
         """
         options, count = self._options, self._already_sent
         if not count or options.order != "checked" or options.command != "publish":
-            return ByPosition(count)
-        return ByContent(Published(options, self._identity, count, first.headers))
+            return PositionResumption(count)
+        return ContentResumption(PublishedMessages(options, self._identity, count, first.headers))
 
     @contextmanager
     def _blaming(self) -> Iterator[None]:
         """Name the option in an error, and the cause: a timeout may be due to a lost connection."""
-        with blaming(self._options):
+        with convert_client_errors(self._options):
             try:
                 yield
             except TimedOutError as error:

@@ -28,20 +28,20 @@ from pyspark.sql.types import StructType
 
 from amperage.client import Message
 from pipeline.amps.connection import connected
-from pipeline.amps.consumer import Consumer, read_again
+from pipeline.amps.consumer import QueueConsumer, reread_message
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
 from pipeline.rows import RowFormat
 from pipeline.workers import settle
 
-Offset: TypeAlias = dict[str, Any]
+QueueOffset: TypeAlias = dict[str, Any]
 
 _MESSAGES: Final = "messages"
 """The name of the bookmarks in an offset."""
 
 
-class QueuePart(InputPartition):
+class QueuePartition(InputPartition):
     """One task's part of a micro-batch.
 
     Args:
@@ -74,11 +74,11 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options = options
         self._schema = schema
         self._command_options = command_options(options, self._row_format())
-        self._consumer: Consumer | None = None  # on the driver only
+        self._consumer: QueueConsumer | None = None  # on the driver only
         self._seen: tuple[list[str], list[Message]] | None = None
         self._ends = False
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> QueueOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: no message has been taken."""
         return {_MESSAGES: []}
 
@@ -91,7 +91,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """End when the queue is empty."""
         self._ends = True
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: QueueOffset, limit: ReadLimit) -> QueueOffset:  # noqa: N802 - Spark's name
         """Acknowledge the messages of the last micro-batch, and return those of the next one.
 
         Raises:
@@ -101,7 +101,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._seen is not None and self._seen[0] != done:
             return {_MESSAGES: self._seen[0]}  # Spark has not committed it yet
         if self._consumer is None:
-            self._consumer = Consumer(self._options, self._command_options)
+            self._consumer = QueueConsumer(self._options, self._command_options)
         self._consumer.acknowledge(done)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         messages = self._consumer.take(most, done, waits=self._ends)
@@ -110,7 +110,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._seen = [message.bookmark or "" for message in messages], messages
         return {_MESSAGES: self._seen[0]}
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: QueueOffset, end: QueueOffset) -> list[InputPartition]:
         """Return the tasks of a micro-batch, the same for the same offsets."""
         bookmarks = end[_MESSAGES]
         if start == end:
@@ -121,7 +121,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         count = min(self._options.partitions, len(bookmarks))
         cuts = [len(bookmarks) * number // count for number in range(count + 1)]
         return [
-            QueuePart(bookmarks[begin:stop], rows.batch(messages[begin:stop]) if is_seen else None)
+            QueuePartition(bookmarks[begin:stop], rows.batch(messages[begin:stop]) if is_seen else None)
             for begin, stop in pairwise(cuts)
         ]
 
@@ -131,7 +131,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         Raises:
             PipelineError: the log does not have all of them any more.
         """
-        assert isinstance(partition, QueuePart)  # noqa: S101 - see partitions
+        assert isinstance(partition, QueuePartition)  # noqa: S101 - see partitions
         settle()
         if partition.rows is not None:
             yield partition.rows
@@ -140,7 +140,7 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         found: list[Message] = []
         with connected(options, "read", patient=True) as client:
             for bookmark in partition.bookmarks:
-                message = read_again(client, options, self._command_options, bookmark)
+                message = reread_message(client, options, self._command_options, bookmark)
                 if message is not None:
                     found.append(message)
                 elif options.fail_on_data_loss:

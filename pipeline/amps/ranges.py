@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 
 from amperage.client import NOW, Client, CommandError
 from pipeline.amps.connection import NOT_FOUND, connected
-from pipeline.amps.offsets import Range, digest_of
+from pipeline.amps.offsets import MessageRange, digest_of
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.replay import replayed, replayed_blocks
+from pipeline.amps.replay import replayed, read_log_blocks
 from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
-from pipeline.message_columns import Arrived, gathered
+from pipeline.message_columns import MessageColumns, gathered
 from pipeline.rows import RowFormat
 from pipeline.workers import settle
 
@@ -33,7 +33,7 @@ class AmpsRange(InputPartition):
         rows: the messages as rows, if known.
     """
 
-    def __init__(self, range_: Range, rows: pa.RecordBatch | None = None) -> None:
+    def __init__(self, range_: MessageRange, rows: pa.RecordBatch | None = None) -> None:
         super().__init__(range_)
         self.range = range_
         self.rows = rows
@@ -92,7 +92,7 @@ class RangeReader:
         if self._options.fail_on_data_loss:
             _check(range_, count, found)
 
-    def _arrived(self, range_: Range) -> Iterator[Arrived]:
+    def _arrived(self, range_: MessageRange) -> Iterator[MessageColumns]:
         options = self._options
         with connected(options, "read", patient=True, place=range_.begin) as client:
             if not (options.fail_on_data_loss or _has(client, options, range_.end)):
@@ -101,13 +101,13 @@ class RangeReader:
             if options.fail_on_data_loss and range_.digest is not None:
                 # At another server, the last of these messages may have another place.
                 span, most = f"[{range_.begin}:{NOW}]", range_.rows
-            blocks = replayed_blocks(
+            blocks = read_log_blocks(
                 client, options, span, command_options=self.command_options, top_n=most
             )
             yield from gathered(blocks, _ROWS_A_BATCH)
 
 
-def _check(range_: Range, count: int, found: Sequence[str]) -> None:
+def _check(range_: MessageRange, count: int, found: Sequence[str]) -> None:
     """Check that a range has the messages of its micro-batch, in any order.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amperage.client import Client, Message
 from amperage.client.block_client import BlockClient
-from amperage.client.blocks import Block
+from amperage.client.blocks import MessageBlock
 from pipeline.amps.options import AmpsOptions
 
 
@@ -50,14 +50,14 @@ def replayed(
                 yield messages
 
 
-def replayed_blocks(
+def read_log_blocks(
     client: BlockClient,
     options: AmpsOptions,
     span: str,
     *,
     command_options: str | None = None,
     top_n: int | None = None,
-) -> Iterator[list[Block]]:
+) -> Iterator[list[MessageBlock]]:
     """Read a part of the log in blocks, for readers of many messages; see `replayed`."""
     stream = client.replay_blocks(
         options.read_topic,

@@ -21,8 +21,8 @@ from amperage.wire.bookmarks import client_hash
 from pipeline.amps.connection import session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
-from pipeline.amps.sink import Identity
-from pipeline.bodies import Outgoing
+from pipeline.amps.sink import TaskIdentity
+from pipeline.bodies import OutgoingMessages
 
 _COMPARED: Final = ("sow_key", "correlation_id")
 """Headers that distinguish messages, besides topic and body, if rows have them."""
@@ -34,11 +34,11 @@ _MARK_SIZE: Final = 16
 class Resumption(Protocol):
     """Selects the rows still to be published."""
 
-    def unsent(self, outgoing: Outgoing) -> Sequence[int]:
+    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
         """Return the indexes of the messages that the server does not have."""
 
 
-class ByPosition:
+class PositionResumption:
     """Selects rows that come in the same order each time.
 
     Args:
@@ -48,7 +48,7 @@ class ByPosition:
     def __init__(self, count: int) -> None:
         self._left = count
 
-    def unsent(self, outgoing: Outgoing) -> Sequence[int]:
+    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
         """See `Resumption.unsent`."""
         rows = len(outgoing.bodies)
         skipped = min(self._left, rows)
@@ -56,17 +56,17 @@ class ByPosition:
         return range(skipped, rows)
 
 
-class ByContent:
+class ContentResumption:
     """Selects rows that may come in another order.
 
     Args:
         published: the rows that the server has.
     """
 
-    def __init__(self, published: Published) -> None:
+    def __init__(self, published: PublishedMessages) -> None:
         self._published = published
 
-    def unsent(self, outgoing: Outgoing) -> Sequence[int]:
+    def unsent(self, outgoing: OutgoingMessages) -> Sequence[int]:
         """See `Resumption.unsent`."""
         headers, published = outgoing.headers, self._published
         topics = headers.get("topic") or [published.topic] * len(outgoing.bodies)
@@ -78,7 +78,7 @@ class ByContent:
         return [place for place, (topic, mark) in rows if not published.take(topic, mark)]
 
 
-class Published:
+class PublishedMessages:
     """The messages that an earlier attempt of a task has published, as the log has them.
 
     The topic in the log differs from the topic of the row if that is a queue: the messages of a
@@ -100,7 +100,7 @@ class Published:
     """
 
     def __init__(
-        self, options: AmpsOptions, identity: Identity, count: int, headers: Iterable[str]
+        self, options: AmpsOptions, identity: TaskIdentity, count: int, headers: Iterable[str]
     ) -> None:
         self.topic: Final = options.topic or ""
         self.named: Final[set[str]] = set()

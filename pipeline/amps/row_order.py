@@ -13,14 +13,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.bodies import Outgoing
+from pipeline.bodies import OutgoingMessages
 
 _BODY: Final = ""
 """The column of the bodies, a name that no header has."""
 _ROWS_A_BATCH: Final = 10_000
 
 
-def sorted_messages(batches: Iterator[Outgoing]) -> Iterator[Outgoing]:
+def sorted_messages(batches: Iterator[OutgoingMessages]) -> Iterator[OutgoingMessages]:
     """Yield all messages of a task in sorted order; keeps them in memory."""
     held = [_packed(batch) for batch in batches]
     if not held:
@@ -29,10 +29,10 @@ def sorted_messages(batches: Iterator[Outgoing]) -> Iterator[Outgoing]:
     ordered = table.sort_by([(name, "ascending") for name in table.column_names])
     for batch in ordered.to_batches(_ROWS_A_BATCH):
         columns = batch.to_pydict()
-        yield Outgoing(columns.pop(_BODY), columns)
+        yield OutgoingMessages(columns.pop(_BODY), columns)
 
 
-def _packed(batch: Outgoing) -> pa.RecordBatch:
+def _packed(batch: OutgoingMessages) -> pa.RecordBatch:
     """Convert messages to Arrow, which takes a fraction of the memory of Python objects."""
     headers = {
         name: pa.array(values, pa.int64() if name == "expiration" else pa.large_string())

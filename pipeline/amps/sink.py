@@ -9,10 +9,10 @@ from typing import Final, NamedTuple, Self
 from amperage.client.blocking_commands import BlockingCommands
 from pipeline.amps.connection import require_log
 from pipeline.amps.options import AmpsOptions
-from pipeline.bodies import Outgoing
+from pipeline.bodies import OutgoingMessages
 from pipeline.errors import PipelineError, option_error
 
-REFUSALS_KEPT: Final = 10
+MAX_REPORTED_REFUSALS: Final = 10
 """The maximum number of refusals that a task reports."""
 
 NOT_ONCE: Final = (
@@ -26,7 +26,7 @@ LOGON_OPTIONS: Final = "ack_conflation=10ms"
 """Limits the time that a task waits for the last of its acknowledgements."""
 
 
-class Identity(NamedTuple):
+class TaskIdentity(NamedTuple):
     """The publisher identity of a task.
 
     Attributes:
@@ -39,7 +39,7 @@ class Identity(NamedTuple):
     batch: int
     is_stream: bool = True
 
-    def of_this_try(self) -> Identity:
+    def of_this_try(self) -> TaskIdentity:
         """Return an identity for this attempt only, from which the server has nothing yet."""
         return self._replace(name=f"{self.name}-{uuid.uuid4().hex[:12]}")
 
@@ -74,7 +74,7 @@ class Identity(NamedTuple):
         return max(0, last - self.before_first)
 
 
-class Refusal(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that the server refused.
 
     Attributes:
@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
     error: str
 
 
-class Sink(ABC):
+class TaskSink(ABC):
     """Sends the rows of one task.
 
     Args:
@@ -99,11 +99,11 @@ class Sink(ABC):
         refusals: the messages that the server has refused.
     """
 
-    def __init__(self, options: AmpsOptions, identity: Identity) -> None:
+    def __init__(self, options: AmpsOptions, identity: TaskIdentity) -> None:
         self._options = options
         self._identity = identity
         self._checked: set[str] = set()
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedMessage] = []
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class Sink(ABC):
         self.close()
 
     @abstractmethod
-    def send(self, outgoing: Outgoing) -> None:
+    def send(self, outgoing: OutgoingMessages) -> None:
         """Send messages, except those that the server has already."""
 
     @abstractmethod
@@ -124,8 +124,8 @@ class Sink(ABC):
         """Close the connection."""
 
     def _refused(self, topic: str, body: bytes, error: Exception) -> None:
-        if len(self.refusals) < REFUSALS_KEPT:
-            self.refusals.append(Refusal(topic, body, str(error)))
+        if len(self.refusals) < MAX_REPORTED_REFUSALS:
+            self.refusals.append(RefusedMessage(topic, body, str(error)))
 
     def _check_topics(self, client: BlockingCommands, topics: set[str]) -> None:
         """Check that the server can detect duplicates in these topics."""

@@ -17,7 +17,7 @@ from pipeline.amps.replay import replayed
 from pipeline.amps.stream import AmpsStreamReader
 from pipeline.amps.writer import AmpsStreamWriter, AmpsWriter
 from pipeline.errors import PipelineError, option_error
-from pipeline.inference import SAMPLED, decoder, infer_schema
+from pipeline.inference import TYPED_MODULES, decoder, infer_schema
 from pipeline.rows import default_schema
 from pipeline.unsupported_stream import stream_reader
 
@@ -41,7 +41,7 @@ class AmpsDataSource(DataSource):
         kind = options.message_type
         decode = decoder(kind, options.tolerance.environment)
         if kind is None or decode is None:
-            *others, last = SAMPLED
+            *others, last = TYPED_MODULES
             problem = f"schemas are inferred from {', '.join(others)} and {last} only"
             raise option_error("sample", options.sample, problem)
         name = "JSON" if kind == "json" else kind

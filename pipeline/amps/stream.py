@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from amperage.client import EPOCH
-from pipeline.amps.batch_planner import Ahead
-from pipeline.amps.failover_batches import Followed
+from pipeline.amps.batch_planner import BatchPlanner
+from pipeline.amps.failover_batches import FailoverBatchPlanner
 from pipeline.amps.limits import default_limit, limits_of
-from pipeline.amps.offsets import Offset, initial, ranges_of
+from pipeline.amps.offsets import LogOffset, initial, ranges_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.ranges import AmpsRange, RangeReader
 from pipeline.errors import option_error
@@ -45,11 +45,11 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
         self._ranges: Final = RangeReader(options, schema)
-        plan = Ahead if len(options.servers) == 1 else Followed
-        self._source: Final[Ahead | Followed] = plan(options, self._ranges.command_options)
-        self._planned: Offset | None = None
+        plan = BatchPlanner if len(options.servers) == 1 else FailoverBatchPlanner
+        self._source: Final[BatchPlanner | FailoverBatchPlanner] = plan(options, self._ranges.command_options)
+        self._planned: LogOffset | None = None
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> LogOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: the given bookmark, or the beginning of the log."""
         return initial(self._options.bookmark or EPOCH)
 
@@ -61,7 +61,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read up to the current end of the log, and no further."""
         self._source.stop_at_end()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: LogOffset, limit: ReadLimit) -> LogOffset:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
@@ -84,7 +84,7 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "seconds_behind": round(max(time() - behind.oldest, 0.0), 3) if behind.rows else 0.0,
         }
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: LogOffset, end: LogOffset) -> list[InputPartition]:
         """Return the tasks of a micro-batch, the same for the same offsets."""
         if start == end:
             return []

@@ -39,10 +39,10 @@ from pyspark.sql.types import StructType
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.deletes import Deleter
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.publisher import Publisher
+from pipeline.amps.publisher import RowPublisher
 from pipeline.amps.row_order import sorted_messages
-from pipeline.amps.sink import NOT_ONCE, REFUSALS_KEPT, Identity, Refusal, Sink
-from pipeline.bodies import MessageFormat, Outgoing
+from pipeline.amps.sink import NOT_ONCE, MAX_REPORTED_REFUSALS, TaskIdentity, RefusedMessage, TaskSink
+from pipeline.bodies import BodyFormat, OutgoingMessages
 from pipeline.errors import PipelineError, option_error
 from pipeline.workers import settle
 
@@ -52,7 +52,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WriteReport(WriterCommitMessage):
     """The report of a task.
 
     Attributes:
@@ -61,7 +61,7 @@ class Written(WriterCommitMessage):
     """
 
     rows: int
-    refusals: Sequence[Refusal]
+    refusals: Sequence[RefusedMessage]
 
 
 class AmpsWriter(DataSourceArrowWriter):
@@ -88,7 +88,7 @@ class AmpsWriter(DataSourceArrowWriter):
         """Send the rows of one partition."""
         options = self._options
         name = f"{options.client_name or 'spark'}-{self._id}-{_task().partitionId()}"
-        identity = Identity(name, options.write_version, is_stream=False)
+        identity = TaskIdentity(name, options.write_version, is_stream=False)
         return send(options, self._schema, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -121,7 +121,7 @@ class AmpsStreamWriter(DataSourceStreamArrowWriter):
         raise_refusals(self._options, messages)
 
 
-def identity_in_stream(options: AmpsOptions) -> Identity:
+def identity_in_stream(options: AmpsOptions) -> TaskIdentity:
     """Return the identity of the task of a micro-batch.
 
     Raises:
@@ -131,7 +131,7 @@ def identity_in_stream(options: AmpsOptions) -> Identity:
     query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
     if query is None or batch is None:
         raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
-    return Identity(f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch))
+    return TaskIdentity(f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch))
 
 
 def check(options: AmpsOptions, schema: StructType) -> None:
@@ -150,8 +150,8 @@ def check(options: AmpsOptions, schema: StructType) -> None:
 
 
 def send(
-    options: AmpsOptions, schema: StructType, identity: Identity, batches: Iterator[pa.RecordBatch]
-) -> Written:
+    options: AmpsOptions, schema: StructType, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]
+) -> WriteReport:
     """Send the rows of one task.
 
     Raises:
@@ -160,25 +160,25 @@ def send(
     settle()
     rows = _format(options, schema)
     count = 0
-    messages: Iterator[Outgoing] = map(rows.messages, batches)
+    messages: Iterator[OutgoingMessages] = map(rows.messages, batches)
     if options.sorts:
         # Numbers that an earlier run gave to rows in another order do not apply to these rows.
         identity = identity._replace(name=f"{identity.name}-sorted")
         messages = sorted_messages(messages)
     if not options.exactly_once:
         identity = identity.of_this_try()
-    sink: Sink = (Deleter if options.command == "sow_delete" else Publisher)(options, identity)
+    sink: TaskSink = (Deleter if options.command == "sow_delete" else RowPublisher)(options, identity)
     with sink:
         for some in messages:
             sink.send(some)
             count += len(some.bodies)
         sink.finish()
-    return Written(count, sink.refusals)
+    return WriteReport(count, sink.refusals)
 
 
-def _format(options: AmpsOptions, schema: StructType) -> MessageFormat:
+def _format(options: AmpsOptions, schema: StructType) -> BodyFormat:
     deletes = options.command == "sow_delete"
-    return MessageFormat(schema, options.message_type, deletes=deletes)
+    return BodyFormat(schema, options.message_type, deletes=deletes)
 
 
 def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -187,12 +187,12 @@ def raise_refusals(options: AmpsOptions, messages: Sequence[WriterCommitMessage 
     Raises:
         PipelineError: it refused some.
     """
-    told = [message.refusals for message in messages if isinstance(message, Written)]
+    told = [message.refusals for message in messages if isinstance(message, WriteReport)]
     refusals = [refusal for one in told for refusal in one]
     if refusals:
         first = refusals[0]
         count = str(len(refusals))
-        if any(len(one) >= REFUSALS_KEPT for one in told):
+        if any(len(one) >= MAX_REPORTED_REFUSALS for one in told):
             count = f"at least {count}"
         raise PipelineError(
             f"{options.command} to topic {first.topic!r}: the server refused {count} of the"

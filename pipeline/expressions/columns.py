@@ -11,11 +11,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from pipeline.expressions.environment import Environment
 from pipeline.expressions.variants import variants
-from server.expressions import Kind, parse
+from server.expressions import ContextKind, parse
 from server.expressions.backends.columns import Column as ColumnOfValues
 from server.expressions.backends.columns import column_of
-from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, Rows
-from server.expressions.inference import as_read
+from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, ColumnBatch
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Call, Reference, Slot, slots, walk
 from server.storage.sow.keys.key_source import key_hash
@@ -31,7 +31,7 @@ _HERE: Final = Environment()
 _BODY: Final = "body"
 _PREVIOUS: Final = "previous"
 
-_Evaluate: TypeAlias = Callable[[Rows], pa.Array]
+_Evaluate: TypeAlias = Callable[[ColumnBatch], pa.Array]
 _Compile: TypeAlias = "Callable[[Expr, Functions], _Evaluate]"
 
 
@@ -94,11 +94,11 @@ def _column(
     result: str,
 ) -> Column:
     columns = message.columns()
-    kind = Kind.FILTER if message.previous is None else Kind.ENRICHMENT
+    kind = ContextKind.FILTER if message.previous is None else ContextKind.ENRICHMENT
     # Report a mistake here and now, not in a worker later.
     parse(text, kind, environment.functions())
     environment.message_type(message.message_type)
-    evaluate = _Batches(compile_tree, text, kind, message.message_type, tuple(columns), environment)
+    evaluate = _BatchEvaluator(compile_tree, text, kind, message.message_type, tuple(columns), environment)
 
     def evaluate_batch(*arrays: pa.Array) -> pa.Array:
         return evaluate(arrays)
@@ -118,7 +118,7 @@ def _value(tree: Expr, functions: Functions) -> _Evaluate:
     return lambda rows: variants(evaluate(rows).to_values())
 
 
-class _Batches:
+class _BatchEvaluator:
     """Evaluates an expression over Arrow batches.
 
     It is sent to the workers as text, and compiled when the first batch arrives.
@@ -136,7 +136,7 @@ class _Batches:
         self,
         compile_tree: _Compile,
         text: str,
-        kind: Kind,
+        kind: ContextKind,
         message_type: str,
         names: tuple[str, ...],
         environment: Environment,
@@ -148,7 +148,7 @@ class _Batches:
         self._names = names
         self._environment = environment
         self._evaluate: _Evaluate | None = None
-        self._reader: _Reader | None = None
+        self._reader: _FieldReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without compiled parts."""
@@ -160,13 +160,13 @@ class _Batches:
             functions = self._environment.functions()
             tree = parse(self._text, self._kind, functions)
             message_type = self._environment.message_type(self._message_type)
-            self._evaluate = self._compile(as_read(tree, message_type), functions)
+            self._evaluate = self._compile(with_inferred_types(tree, message_type), functions)
             asked = {functions[node.name].reads for node in walk(tree) if isinstance(node, Call)}
-            self._reader = _Reader(message_type, slots(tree), asked)
+            self._reader = _FieldReader(message_type, slots(tree), asked)
         return self._evaluate(self._reader(dict(zip(self._names, arrays, strict=True))))
 
 
-class _Reader:
+class _FieldReader:
     """Reads the fields of an expression from the bodies of a batch.
 
     Args:
@@ -187,7 +187,7 @@ class _Reader:
             for of_previous in (False, True)
         }
 
-    def __call__(self, arrays: dict[str, pa.Array]) -> Rows:
+    def __call__(self, arrays: dict[str, pa.Array]) -> ColumnBatch:
         """Return the columns of one batch."""
         bodies = _octets(arrays.pop(_BODY))
         before = arrays.pop(_PREVIOUS, None)
@@ -196,7 +196,7 @@ class _Reader:
             of_previous: iter(self._read(read, of_previous))
             for of_previous, read in ((False, bodies), (True, previous))
         }
-        return Rows(
+        return ColumnBatch(
             [next(columns[_is_of_previous(slot)]) for slot in self._layout],
             len(bodies),
             self._contexts(bodies, arrays) if self._asked else None,

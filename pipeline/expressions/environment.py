@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.logs import StandardError
+from pipeline.logs import StderrLog
 from server.app.wiring.provision import (
     ProvisionError,
     message_type_modules,
@@ -63,7 +63,7 @@ class Environment:
         """Return the functions that expressions may call."""
         if self.spec is None:
             return built_in(self._clock())
-        return provision_functions(self.spec, StandardError(), clock=self._clock())
+        return provision_functions(self.spec, StderrLog(), clock=self._clock())
 
     def _clock(self) -> Callable[[], float]:
         moment = self.moment

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from server.message_types.base import Value
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 _NO_NAMES: Final = b"\x01\x00\x00"
 _NULL: Final = b"\x00"
@@ -62,7 +62,7 @@ def encode(value: Value) -> bytes:
     if isinstance(value, float):
         return struct.pack("<Bd", _DOUBLE, value)
     if isinstance(value, str):
-        return _text(to_octets(value))
+        return _text(text_to_bytes(value))
     return _array([encode(item) for item in value])
 
 

@@ -10,8 +10,8 @@ from pipeline.errors import PipelineError
 if TYPE_CHECKING:
     import argparse
 
-    from pipeline.jobs.run import Run
-    from pipeline.views.check import Verdict
+    from pipeline.jobs.run import JobRun
+    from pipeline.views.check import ViewCheck
 
 HELP: Final = "compare the views of a running server with Spark's"
 _SHOWN: Final = 10
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, a line for each view")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         raise PipelineError(f"{different} of {len(views)} views differ")
 
 
-def _as_data(verdict: Verdict) -> dict[str, object]:
+def _as_data(verdict: ViewCheck) -> dict[str, object]:
     return {
         "view": str(verdict.view),
         "records": verdict.records,

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from amperage.client.uri import without_passwords
-from pipeline.compaction import Table
+from pipeline.compaction import CompactedTable
 from pipeline.errors import PipelineError
-from pipeline.files import FOLDER, State, Target, read_state
+from pipeline.files import FOLDER, JobState, JobTarget, read_state
 
 if TYPE_CHECKING:
     import argparse
 
     from pipeline.delta import DeltaTarget
-    from pipeline.jobs.export_frames import Wanted
-    from pipeline.jobs.run import Run
+    from pipeline.jobs.export_frames import ExportSelection
+    from pipeline.jobs.run import JobRun
 
 HELP: Final = "write journals, or a topic, to Parquet files by topic and date"
 _JOB: Final = "export"
@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -127,16 +127,16 @@ def run(options: argparse.Namespace, run: Run) -> None:
                 run.say("nothing new")
 
 
-def _target(options: argparse.Namespace, wanted: Wanted) -> Table | DeltaTarget:
+def _target(options: argparse.Namespace, wanted: ExportSelection) -> CompactedTable | DeltaTarget:
     if options.format == "parquet":
-        return Table(options.target)
+        return CompactedTable(options.target)
     from pipeline.delta import DeltaTarget
 
     return DeltaTarget(options.target, wanted.folders)
 
 
-def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
-    from pipeline.jobs.export_frames import Wanted, read_columns
+def _wanted(options: argparse.Namespace, run: JobRun) -> ExportSelection:
+    from pipeline.jobs.export_frames import ExportSelection, read_columns
 
     more = {}
     for text in options.option:
@@ -147,7 +147,7 @@ def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
     if options.columns:
         run.spark()  # parsing the types needs a Spark session
     columns = read_columns(options.columns, options.partition_by)
-    return Wanted(
+    return ExportSelection(
         options.source,
         options.archive,
         options.topic,
@@ -158,7 +158,7 @@ def _wanted(options: argparse.Namespace, run: Run) -> Wanted:
     )
 
 
-def _check(options: argparse.Namespace, wanted: Wanted) -> None:
+def _check(options: argparse.Namespace, wanted: ExportSelection) -> None:
     if wanted.is_of_server and not wanted.topic:
         raise PipelineError("--topic: missing: which topic of the server")
     if options.until_caught_up and not options.follow:
@@ -169,7 +169,7 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> None:
         raise PipelineError(f"--max-rows={options.max_rows}: expected a number from 1")
 
 
-def _tell(options: argparse.Namespace, wanted: Wanted, run: Run) -> None:
+def _tell(options: argparse.Namespace, wanted: ExportSelection, run: JobRun) -> None:
     """Print the work that a run without --dry-run would do."""
     if wanted.is_of_server:
         what = "what is published to" if options.follow else "the records of"
@@ -177,13 +177,13 @@ def _tell(options: argparse.Namespace, wanted: Wanted, run: Run) -> None:
         return
     from pipeline.jobs.export_journals import logs_of, range_of
 
-    state = read_state(options.target / FOLDER / "state.json") or State(_JOB, "", "")
+    state = read_state(options.target / FOLDER / "state.json") or JobState(_JOB, "", "")
     for log in logs_of(wanted):
         first, last = range_of(log, state, wanted, accepts_gap=options.accept_gap)
         run.say(f"{log.instance}: {max(last - first, 0)} entries to export, up to {last}")
 
 
-def _export_topic(wanted: Wanted, run: Run, target: Target, state: State) -> None:
+def _export_topic(wanted: ExportSelection, run: JobRun, target: JobTarget, state: JobState) -> None:
     from pipeline.jobs.export_frames import records, write
 
     count = write(records(run.spark(), wanted), target, wanted)
@@ -191,13 +191,13 @@ def _export_topic(wanted: Wanted, run: Run, target: Target, state: State) -> Non
     run.say(f"{count} records in {files} files")
 
 
-def _new_state(wanted: Wanted, target: Target) -> State:
+def _new_state(wanted: ExportSelection, target: JobTarget) -> JobState:
     if target.is_used():
         raise PipelineError(
             f"{target.path}: what was exported there is not remembered any more; export to"
             " another directory"
         )
-    return State(
+    return JobState(
         _JOB,
         uuid.uuid4().hex,
         _source(wanted),
@@ -207,7 +207,7 @@ def _new_state(wanted: Wanted, target: Target) -> State:
     )
 
 
-def _source(wanted: Wanted) -> str:
+def _source(wanted: ExportSelection) -> str:
     if wanted.is_of_server:
         where = without_passwords(wanted.source)
     else:
@@ -215,11 +215,11 @@ def _source(wanted: Wanted) -> str:
     return f"{where} topic={wanted.topic} filter={wanted.filter}"
 
 
-def _columns(wanted: Wanted) -> str:
+def _columns(wanted: ExportSelection) -> str:
     return "" if wanted.columns is None else wanted.columns.json()
 
 
-def _check_state(state: State, wanted: Wanted, target: Target) -> None:
+def _check_state(state: JobState, wanted: ExportSelection, target: JobTarget) -> None:
     if without_passwords(state.source) != _source(wanted):
         raise PipelineError(
             f"{target.path}: holds the export of {without_passwords(state.source)}; "
@@ -239,7 +239,7 @@ def _check_state(state: State, wanted: Wanted, target: Target) -> None:
     _check_columns(state, wanted, target)
 
 
-def _check_stays_followed(state: State, target: Target) -> None:
+def _check_stays_followed(state: JobState, target: JobTarget) -> None:
     """Refuse to replace a streamed table, which has messages, by the current records of a topic."""
     if state.batch >= 0:
         raise PipelineError(
@@ -248,7 +248,7 @@ def _check_stays_followed(state: State, target: Target) -> None:
         )
 
 
-def _check_columns(state: State, wanted: Wanted, target: Target) -> None:
+def _check_columns(state: JobState, wanted: ExportSelection, target: JobTarget) -> None:
     """Check that columns were only added, and that existing columns have kept their types."""
     from pyspark.sql.types import StructType
 

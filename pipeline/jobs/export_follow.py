@@ -11,28 +11,28 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.foreach_batch import briefly
-from pipeline.jobs.export_frames import Wanted, published, write
+from pipeline.foreach_batch import shorten_java_errors
+from pipeline.jobs.export_frames import ExportSelection, published, write
 from pipeline.jobs.export_journals import export_round, logs_of
-from pipeline.jobs.watcher import interruption, watch
+from pipeline.jobs.watcher import catch_interrupts, watch
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark.sql import DataFrame
 
-    from pipeline.compaction import Table
+    from pipeline.compaction import CompactedTable
     from pipeline.delta import DeltaTarget
-    from pipeline.files import State
-    from pipeline.jobs.run import Run
+    from pipeline.files import JobState
+    from pipeline.jobs.run import JobRun
 
 
 def follow(
     options: argparse.Namespace,
-    run: Run,
-    wanted: Wanted,
-    target: Table | DeltaTarget,
-    state: State,
+    run: JobRun,
+    wanted: ExportSelection,
+    target: CompactedTable | DeltaTarget,
+    state: JobState,
 ) -> None:
     """Add new messages to a table, until it has caught up or is interrupted.
 
@@ -46,7 +46,7 @@ def follow(
     Raises:
         PipelineError: the job failed. The rows written stay, and the next run resumes.
     """
-    with interruption() as interrupted:
+    with catch_interrupts() as interrupted:
         if wanted.is_of_server:
             _follow_server(options, run, wanted, target, state, interrupted)
         else:
@@ -57,10 +57,10 @@ def follow(
 
 def _follow_journals(
     options: argparse.Namespace,
-    run: Run,
-    wanted: Wanted,
-    target: Table | DeltaTarget,
-    state: State,
+    run: JobRun,
+    wanted: ExportSelection,
+    target: CompactedTable | DeltaTarget,
+    state: JobState,
     interrupted: Event,
 ) -> None:
     progress = run.progress("export", 0)
@@ -88,10 +88,10 @@ def _follow_journals(
 
 def _follow_server(
     options: argparse.Namespace,
-    run: Run,
-    wanted: Wanted,
-    target: Table | DeltaTarget,
-    state: State,
+    run: JobRun,
+    wanted: ExportSelection,
+    target: CompactedTable | DeltaTarget,
+    state: JobState,
     interrupted: Event,
 ) -> None:
     if state.batch >= 0 and not target.checkpoint.exists():
@@ -115,7 +115,7 @@ def _follow_server(
             run.say(f"{count} entries in {files} files")
 
     writer = published(run.spark(), wanted, options.max_rows).writeStream.foreachBatch(
-        briefly(take)
+        shorten_java_errors(take)
     )
     writer = writer.option("checkpointLocation", str(target.checkpoint.resolve()))
     if options.until_caught_up:

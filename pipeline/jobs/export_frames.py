@@ -21,7 +21,7 @@ from pipeline.rows import BODY, default_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.files import Target
+    from pipeline.files import JobTarget
 
 FOLDERS: Final = ("topic", "date")
 """Columns that become folders."""
@@ -38,7 +38,7 @@ _TIMES: Final = "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExportSelection:
     """The selection of messages for an export, and their columns.
 
     Attributes:
@@ -118,7 +118,7 @@ def read_columns(text: str, partition_by: str) -> StructType | None:
 
 
 def journal_entries(
-    spark: SparkSession, wanted: Wanted, instance: str, first: int, last: int
+    spark: SparkSession, wanted: ExportSelection, instance: str, first: int, last: int
 ) -> DataFrame:
     """Return the entries of one instance after `first` up to `last`, including deletions.
 
@@ -139,7 +139,7 @@ def journal_entries(
 
 def _entries(
     spark: SparkSession,
-    wanted: Wanted,
+    wanted: ExportSelection,
     schema: StructType | None,
     commands: str,
     instance: str,
@@ -164,13 +164,13 @@ def _entries(
     return entries.where((txid > first) & (txid <= last))
 
 
-def records(spark: SparkSession, wanted: Wanted) -> DataFrame:
+def records(spark: SparkSession, wanted: ExportSelection) -> DataFrame:
     """Return the current records of a topic of a server."""
     reader = spark.read.format("amps").options(**wanted.given(server=wanted.source))
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
 
-def published(spark: SparkSession, wanted: Wanted, most: int) -> DataFrame:
+def published(spark: SparkSession, wanted: ExportSelection, most: int) -> DataFrame:
     """Return a stream of the messages published to a topic of a server.
 
     Args:
@@ -183,7 +183,7 @@ def published(spark: SparkSession, wanted: Wanted, most: int) -> DataFrame:
     return (reader if wanted.schema is None else reader.schema(wanted.schema)).load()
 
 
-def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
+def write(frame: DataFrame, target: JobTarget, wanted: ExportSelection) -> int:
     """Write rows into the staging folder of a target.
 
     Args:
@@ -211,7 +211,7 @@ def write(frame: DataFrame, target: Target, wanted: Wanted) -> int:
     return int(seen.get["rows"])
 
 
-def united(frames: Iterable[DataFrame]) -> DataFrame:
+def union_frames(frames: Iterable[DataFrame]) -> DataFrame:
     """Return the union of frames with the same columns."""
     first, *others = frames
     for other in others:

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.export_frames import Wanted, journal_entries, united, write
-from pipeline.journal.log import Log, snapshot
-from pipeline.journal.marks import UNKNOWN, check_place, mark_of
+from pipeline.jobs.export_frames import ExportSelection, journal_entries, union_frames, write
+from pipeline.journal.log import JournalSnapshot, snapshot
+from pipeline.journal.marks import UNKNOWN, check_place, entry_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.files import State, Target
-    from pipeline.jobs.run import Run
+    from pipeline.files import JobState, JobTarget
+    from pipeline.jobs.run import JobRun
 
 
 def export_round(
-    wanted: Wanted,
-    run: Run,
-    target: Target,
-    state: State,
-    logs: Sequence[Log],
+    wanted: ExportSelection,
+    run: JobRun,
+    target: JobTarget,
+    state: JobState,
+    logs: Sequence[JournalSnapshot],
     *,
     accepts_gap: bool,
     most: int | None = None,
@@ -52,11 +52,11 @@ def export_round(
     if not ranges:
         return 0
     spark = run.spark()
-    frame = united([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
+    frame = union_frames([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
     count = write(frame, target, wanted)
     state.reached |= {name: last for name, (_, last) in ranges.items()}
     state.marks |= {
-        log.instance: mark_of(log, ranges[log.instance][1], wanted.archive)
+        log.instance: entry_mark(log, ranges[log.instance][1], wanted.archive)
         for log in logs
         if log.instance in ranges
     }
@@ -66,7 +66,7 @@ def export_round(
     return sum(last - first for first, last in ranges.values())
 
 
-def logs_of(wanted: Wanted) -> list[Log]:
+def logs_of(wanted: ExportSelection) -> list[JournalSnapshot]:
     """Return the journals as they are now.
 
     Raises:
@@ -75,7 +75,7 @@ def logs_of(wanted: Wanted) -> list[Log]:
     return snapshot(Path(wanted.source), wanted.archive)
 
 
-def range_of(log: Log, state: State, wanted: Wanted, *, accepts_gap: bool) -> tuple[int, int]:
+def range_of(log: JournalSnapshot, state: JobState, wanted: ExportSelection, *, accepts_gap: bool) -> tuple[int, int]:
     """Return the txid after which to resume, and the last one."""
     first = log.files[0].first_txid - 1
     last = max(file.end_txid or 0 for file in log.files) - 1

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.watcher import interruption, watch
+from pipeline.jobs.watcher import catch_interrupts, watch
 
 if TYPE_CHECKING:
     import argparse
 
     from config_schema.spec import InstanceSpec, TopicRef
-    from pipeline.jobs.run import Run
-    from pipeline.views.streaming.sources import Source
-    from pipeline.views.streaming.targets import Target
+    from pipeline.jobs.run import JobRun
+    from pipeline.views.streaming.sources import ViewEventSource
+    from pipeline.views.streaming.targets import ViewEventTarget
 
 
-def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: TopicRef) -> None:
+def follow(options: argparse.Namespace, run: JobRun, spec: InstanceSpec, view: TopicRef) -> None:
     """Update a view, until it has caught up or is interrupted.
 
     Args:
@@ -54,7 +54,7 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         options.checkpoint,
         until_caught_up=options.until_caught_up,
     )
-    with interruption() as interrupted, query as running:
+    with catch_interrupts() as interrupted, query as running:
         watch(running, progress, interrupted)
     progress.end()
     if interrupted.is_set():
@@ -63,16 +63,16 @@ def follow(options: argparse.Namespace, run: Run, spec: InstanceSpec, view: Topi
         run.say(f"{progress.done} entries taken in, {target.name} is up to date")
 
 
-def _source(options: argparse.Namespace) -> Source:
-    from pipeline.views.streaming.sources import Journals, Server
+def _source(options: argparse.Namespace) -> ViewEventSource:
+    from pipeline.views.streaming.sources import Journals, ServerEvents
 
     if options.server:
-        return Server(options.server)
+        return ServerEvents(options.server)
     return Journals(options.journals, options.archive)
 
 
-def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
-    from pipeline.views.streaming.targets import Lines, ParquetFiles, publication
+def _target(options: argparse.Namespace, run: JobRun, view: TopicRef) -> ViewEventTarget:
+    from pipeline.views.streaming.targets import LineTarget, ParquetFiles, publication
 
     if options.publish:
         return publication(options.publish, options.topic or view.name)
@@ -86,4 +86,4 @@ def _target(options: argparse.Namespace, run: Run, view: TopicRef) -> Target:
             text = "deleted" if body is None else body.decode("utf-8", "backslashreplace")
             run.say(f"{key}\t{text}")
 
-    return Lines(tell)
+    return LineTarget(tell)

@@ -11,13 +11,13 @@ from pipeline.errors import PipelineError
 from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.sources import add_source, source_of
 from server.storage.journal import BookmarkError, parse_bookmark
-from server.storage.journal.read.bookmarks import Moment
+from server.storage.journal.read.bookmarks import LogTimestamp
 
 if TYPE_CHECKING:
     import argparse
 
-    from pipeline.entries import Source
-    from pipeline.jobs.run import Run
+    from pipeline.entries import EntrySource
+    from pipeline.jobs.run import JobRun
 
 HELP: Final = "tell which records a topic had at a time or bookmark"
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -72,11 +72,11 @@ def run(options: argparse.Namespace, run: Run) -> None:
 def end_of(bookmark: str) -> datetime | None:
     """Return the time at which a range ends; None if it does not end at a time."""
     ends = parse_bookmark(bookmark).ends if bookmark else ()
-    times = [end.timestamp for end in ends if isinstance(end, Moment)]
+    times = [end.timestamp for end in ends if isinstance(end, LogTimestamp)]
     return datetime.fromtimestamp(max(times) / 1e6, UTC) if times else None
 
 
-def range_up_to(at: str, source: Source | None) -> str:
+def range_up_to(at: str, source: EntrySource | None) -> str:
     """Return the bookmark range from the beginning to a point.
 
     Args:

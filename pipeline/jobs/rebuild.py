@@ -21,22 +21,22 @@ from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.files import new_path, refuse_existing
 from pipeline.jobs.view import deliver, find_view, from_journals
-from pipeline.journal.log import Log, snapshot
-from pipeline.logs import Silence
+from pipeline.journal.log import JournalSnapshot, snapshot
+from pipeline.logs import SilentLog
 from server.app.wiring.provision import ProvisionError, provision_functions, provision_message_types
 from server.app.wiring.provision_sow import TopicOpener
-from server.storage.journal import EVENTS, Cursor, Notice, Span, Topic
+from server.storage.journal import EVENTS, JournalCursor, JournalNotice, LogSpan, JournalTopic
 from server.storage.journal.files import FileTable, SourceCache
 from server.storage.sow.group_commit import GroupCommit
-from server.storage.sow.log_apply import apply_passage
-from server.storage.sow.store import StoreError
+from server.storage.sow.log_apply import apply_entry_range
+from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from pipeline.jobs.run import Run
-    from server.storage.sow.topic_records import SowTopic
+    from pipeline.jobs.run import JobRun
+    from server.storage.sow.topic_records import SowTopicRecords
 
 HELP: Final = "make a SOW topic or a view anew from journals"
 _TOGETHER: Final = 1000
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--archive", type=Path, help="directory of archived journals")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -91,12 +91,12 @@ def run(options: argparse.Namespace, run: Run) -> None:
     try:
         with new_path(options.output) as file:
             records = _rebuild(spec, replace(topic, file_name=str(file)), log, run)
-    except (ProvisionError, StoreError, OSError) as problem:
+    except (ProvisionError, RecordStoreError, OSError) as problem:
         raise PipelineError(f"{options.output}: {problem}") from problem
     run.say(f"{records} records from {total} entries")
 
 
-def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: Run) -> None:
+def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: JobRun) -> None:
     view = find_view(spec, options.topic)
     if options.output is not None:
         refuse_existing(options.output)
@@ -110,9 +110,9 @@ def _rebuild_view(spec: InstanceSpec, options: argparse.Namespace, run: Run) -> 
     deliver(records, run, options.output, options.publish, view.name)
 
 
-def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
+def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: JournalSnapshot, run: JobRun) -> int:
     """Build the file and return its number of records."""
-    said, damage = Silence(), list[Notice]()
+    said, damage = SilentLog(), list[JournalNotice]()
     committer = GroupCommit(lambda call: call())
     opener = TopicOpener(
         spec, provision_message_types(spec), provision_functions(spec, said), committer, said
@@ -120,11 +120,11 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     opened = opener.open(topic)
     first, last = log.files[0].first_txid, max(file.end_txid or 0 for file in log.files) - 1
     progress = run.progress("rebuild", last + 1 - first)
-    cursor = Cursor(
+    cursor = JournalCursor(
         FileTable(log.files),
         SourceCache(0),
         lambda: last,
-        Span(first - 1),
+        LogSpan(first - 1),
         _wanted(opened.sow),
         EVENTS,
         damage.append,
@@ -132,7 +132,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     )
     while not cursor.is_caught_up:
         before = cursor.position
-        apply_passage(opened.sow, cursor.read_packed(_TOGETHER))
+        apply_entry_range(opened.sow, cursor.read_packed(_TOGETHER))
         progress.add(cursor.position - before)
     progress.end()
     _expire(opened.sow, last)
@@ -145,7 +145,7 @@ def _rebuild(spec: InstanceSpec, topic: TopicSpec, log: Log, run: Run) -> int:
     return records
 
 
-def _expire(sow: SowTopic, last: int) -> None:
+def _expire(sow: SowTopicRecords, last: int) -> None:
     """Remove expired records, as the server does at its recovery: the log does not record expiry.
 
     Args:
@@ -157,8 +157,8 @@ def _expire(sow: SowTopic, last: int) -> None:
         pass
 
 
-def _wanted(sow: SowTopic) -> Callable[[Topic], bool]:
-    def wanted(topic: Topic) -> bool:
+def _wanted(sow: SowTopicRecords) -> Callable[[JournalTopic], bool]:
+    def wanted(topic: JournalTopic) -> bool:
         return topic.message_type == sow.type_name and sow.keeps(topic.name)
 
     return wanted

@@ -21,19 +21,19 @@ import msgspec
 from amperage.client import ClientError
 from amperage.client.uri import ServerUri, parse_uri, without_passwords
 from pipeline.errors import PipelineError
-from pipeline.files import State, read_state, store
+from pipeline.files import JobState, read_state, store
 from pipeline.jobs.sources import add_source, source_of
 from pipeline.journal.log import snapshot
-from pipeline.journal.marks import UNKNOWN, check_place, mark_of
+from pipeline.journal.marks import UNKNOWN, check_place, entry_mark
 
 if TYPE_CHECKING:
     import argparse
 
     from pyspark.sql import DataFrame
 
-    from pipeline.entries import Source
+    from pipeline.entries import EntrySource
     from pipeline.jobs.replay_sender import ReplaySender
-    from pipeline.jobs.run import Progress, Run
+    from pipeline.jobs.run import ProgressBar, JobRun
 
 HELP: Final = "publish journals, or an export of them, to a server again"
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", type=Path, help="file to remember the progress in, to go on")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
     run.say(f"{progress.done} entries replayed")
 
 
-def _check_places(source: Source, state: State) -> None:
+def _check_places(source: EntrySource, state: JobState) -> None:
     """Check that the journals still have the last entries that an earlier run sent.
 
     Raises:
@@ -120,7 +120,7 @@ def _check_places(source: Source, state: State) -> None:
             check_place(log, reached, mark, source.archive, "the replay", advice)
 
 
-def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
+def _count(source: EntrySource, state: JobState, run: JobRun, uri: ServerUri) -> int:
     """Return the number of entries to send.
 
     Raises:
@@ -138,7 +138,7 @@ def _count(source: Source, state: State, run: Run, uri: ServerUri) -> int:
     return sum(int(group["count"]) for group in groups)
 
 
-def _entries(source: Source, state: State, run: Run, names: Sequence[str]) -> DataFrame:
+def _entries(source: EntrySource, state: JobState, run: JobRun, names: Sequence[str]) -> DataFrame:
     """Return the entries still to be sent, in order."""
     from pyspark.sql import functions as F
 
@@ -191,7 +191,7 @@ class _Replay:
     """Publishes entries at a rate, and stores its progress."""
 
     def __init__(
-        self, options: argparse.Namespace, source: Source, state: State, progress: Progress
+        self, options: argparse.Namespace, source: EntrySource, state: JobState, progress: ProgressBar
     ) -> None:
         self._source = source
         self._path: Path | None = options.state
@@ -215,7 +215,7 @@ class _Replay:
             return {}
         archive = self._source.archive
         return {
-            log.instance: mark_of(log, self._state.reached[log.instance], archive)
+            log.instance: entry_mark(log, self._state.reached[log.instance], archive)
             for log in snapshot(self._source.path, archive)
             if log.instance in self._state.reached
         }
@@ -252,12 +252,12 @@ class _Replay:
             raise PipelineError(f"--state={self._path}: {problem.strerror or problem}") from None
 
 
-def _state(options: argparse.Namespace) -> State:
+def _state(options: argparse.Namespace) -> JobState:
     server = without_passwords(options.server)
     source = f"{options.source.resolve()} topic={options.topic} to {server}"
     state = None if options.state is None else read_state(options.state)
     if state is None:
-        return State("replay", uuid.uuid4().hex, source)
+        return JobState("replay", uuid.uuid4().hex, source)
     if without_passwords(state.source) != source or state.job != "replay":
         raise PipelineError(
             f"{options.state}: belongs to the job {state.job} of"

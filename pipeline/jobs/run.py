@@ -20,7 +20,7 @@ _INTERVAL: Final = 0.2
 
 
 @dataclass(slots=True)
-class Run:
+class JobRun:
     """One run of a job.
 
     Attributes:
@@ -55,12 +55,12 @@ class Run:
         """Print an object to a program, as a line of JSON."""
         self.say(json_line(values).decode().rstrip("\n"))
 
-    def progress(self, what: str, total: int) -> Progress:
+    def progress(self, what: str, total: int) -> ProgressBar:
         """Return a new progress display."""
-        return Progress(what, total, shown=not self.is_quiet and sys.stderr.isatty())
+        return ProgressBar(what, total, shown=not self.is_quiet and sys.stderr.isatty())
 
 
-class Progress:
+class ProgressBar:
     """A progress bar on a terminal; shows nothing without one.
 
     Args:

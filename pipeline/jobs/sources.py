@@ -10,7 +10,7 @@ from pipeline.errors import PipelineError
 if TYPE_CHECKING:
     import argparse
 
-    from pipeline.entries import Source
+    from pipeline.entries import EntrySource
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -22,16 +22,16 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", default="", help="topic, or regular expression of topics")
 
 
-def source_of(options: argparse.Namespace, **more: str) -> Source:
+def source_of(options: argparse.Namespace, **more: str) -> EntrySource:
     """Return the source that the arguments select.
 
     Raises:
         PipelineError: there is no such directory.
     """
-    from pipeline.entries import Source  # parsing a command line must not import Spark
+    from pipeline.entries import EntrySource  # parsing a command line must not import Spark
 
     if not options.source.is_dir():
         raise PipelineError(f"{options.source}: there is no such directory")
     # Spark's workers have another working directory.
     archive = None if options.archive is None else options.archive.resolve()
-    return Source(options.source.resolve(), archive, options.topic, **more)
+    return EntrySource(options.source.resolve(), archive, options.topic, **more)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.entries import Source
-    from pipeline.jobs.run import Run
+    from pipeline.entries import EntrySource
+    from pipeline.jobs.run import JobRun
 
 HELP: Final = "count messages, bytes and top keys of every topic and hour"
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, a line for each row")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, run: Run) -> None:
         run.say(f"{row.topic:<32} {hour:<17} {row.messages:>12,} {row.bytes:>16,}  {keys}")
 
 
-def statistics(spark: SparkSession, source: Source, top: int) -> DataFrame:
+def statistics(spark: SparkSession, source: EntrySource, top: int) -> DataFrame:
     """Return messages, bytes and the keys with the most messages.
 
     Args:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pipeline.entries import Source
-    from pipeline.jobs.run import Run
+    from pipeline.entries import EntrySource
+    from pipeline.jobs.run import JobRun
 
 HELP: Final = "compute a view, as of any time or bookmark, or keep one up"
 
@@ -71,7 +71,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, a line for each record")
 
 
-def run(options: argparse.Namespace, run: Run) -> None:
+def run(options: argparse.Namespace, run: JobRun) -> None:
     """Run the job.
 
     Raises:
@@ -110,13 +110,13 @@ def run(options: argparse.Namespace, run: Run) -> None:
     deliver(records, run, options.output, options.publish, topic, as_json=options.json)
 
 
-def _journals(options: argparse.Namespace) -> Source | None:
+def _journals(options: argparse.Namespace) -> EntrySource | None:
     """Return the journals that the view is computed from; None with a server."""
     if not options.journals:
         return None
-    from pipeline.entries import Source
+    from pipeline.entries import EntrySource
 
-    return Source(options.journals, options.archive)
+    return EntrySource(options.journals, options.archive)
 
 
 def find_view(spec: InstanceSpec, name: str) -> TopicRef:
@@ -133,7 +133,7 @@ def find_view(spec: InstanceSpec, name: str) -> TopicRef:
 
 
 def from_journals(
-    run: Run,
+    run: JobRun,
     spec: InstanceSpec,
     view: TopicRef,
     journals: Path,
@@ -166,7 +166,7 @@ def from_journals(
 
 def deliver(
     records: DataFrame,
-    run: Run,
+    run: JobRun,
     output: Path | None,
     publish: str | None,
     topic: str,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pipeline.jobs.run import Progress
+    from pipeline.jobs.run import ProgressBar
 
 _LOOK: Final = 1
 """Seconds between two polls of the progress."""
 
 
-def watch(query: StreamingQuery, progress: Progress, interrupted: Event) -> None:
+def watch(query: StreamingQuery, progress: ProgressBar, interrupted: Event) -> None:
     """Show the progress of a query until it ends, or the user interrupts."""
     seen = -1
     is_over = False
@@ -30,7 +30,7 @@ def watch(query: StreamingQuery, progress: Progress, interrupted: Event) -> None
 
 
 @contextmanager
-def interruption() -> Iterator[Event]:
+def catch_interrupts() -> Iterator[Event]:
     """Catch interrupts; yields an event that an interrupt sets.
 
     Spark's own handler calls Java from within a call of Java, which fails.

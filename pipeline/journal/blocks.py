@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from pipeline.errors import PipelineError
 from pipeline.journal.log import open_journal
-from pipeline.journal.pieces import Block, Names, Piece, Records
+from pipeline.journal.pieces import JournalBlock, JournalNames, JournalPartition, RecordArray
 from server.storage.journal.format.checksum import damaged
 from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
-from server.storage.journal.format.layout import PAGE, RECORD_SIZE, FormatError
+from server.storage.journal.format.layout import PAGE, RECORD_SIZE, JournalFormatError
 from server.storage.journal.format.records import CHUNK, RECORD_TYPE, read_rows, records_check
 from server.storage.journal.index import ANY_TOPIC, unpack_topic_index
-from server.storage.journal.storage import Source
+from server.storage.journal.storage import ByteSource
 
 _GAP: Final = 16_384
 """Gaps between wanted bodies up to this size in bytes are read rather than skipped."""
@@ -27,14 +27,14 @@ _LARGEST_BLOCK: Final = 1 << 20
 
 _NOTHING: Final = np.zeros(0, np.int64)
 
-Choose = Callable[[Records, Names], Records]
+RecordSelector = Callable[[RecordArray, JournalNames], RecordArray]
 """Returns the wanted ones of some records."""
 
-Integers = npt.NDArray[np.int64]
+Int64Column = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BlockRequest:
     """The parts of entries to read.
 
     Attributes:
@@ -43,25 +43,25 @@ class Request:
         skips_damaged: whether to skip damaged entries; otherwise they are an error.
     """
 
-    choose: Choose
+    choose: RecordSelector
     with_bodies: bool
     skips_damaged: bool
 
 
-def read_blocks(piece: Piece, request: Request) -> Iterator[Block]:
+def read_blocks(piece: JournalPartition, request: BlockRequest) -> Iterator[JournalBlock]:
     """Read a piece.
 
     Raises:
         PipelineError: the file is gone, or an entry is damaged; the text names file and entry.
     """
-    reader = _Reader(piece, request, open_journal(piece.path, piece.archive))
+    reader = _BlockReader(piece, request, open_journal(piece.path, piece.archive))
     for start in _windows(piece):
         records = reader.records(start, min(start + CHUNK, piece.stop))
         if len(records):
             yield from reader.blocks(records)
 
 
-def _windows(piece: Piece) -> Iterator[int]:
+def _windows(piece: JournalPartition) -> Iterator[int]:
     """Yield the starts of chunks: all, or those where the topic index has wanted entries."""
     numbers = _indexed(piece)
     if numbers is None:
@@ -73,12 +73,12 @@ def _windows(piece: Piece) -> Iterator[int]:
         position = int(np.searchsorted(numbers, numbers[position] + CHUNK))
 
 
-def _indexed(piece: Piece) -> npt.NDArray[np.int64] | None:
+def _indexed(piece: JournalPartition) -> npt.NDArray[np.int64] | None:
     """Return the numbers of the wanted entries in the piece; None if there is no topic index."""
     try:
         data = sibling(piece.path, TOPIC_INDEX).read_bytes()
         topics = unpack_topic_index(data, piece.count)
-    except (OSError, FormatError):
+    except (OSError, JournalFormatError):
         return None
     found = [topics[one] for one in (*piece.names.topics, ANY_TOPIC) if one in topics]
     numbers = np.sort(np.concatenate(found)) if found else np.zeros(0, np.uint32)
@@ -86,15 +86,15 @@ def _indexed(piece: Piece) -> npt.NDArray[np.int64] | None:
     return numbers[first:last].astype(np.int64)
 
 
-class _Reader:
+class _BlockReader:
     """Reads records and bodies of one file."""
 
-    def __init__(self, piece: Piece, request: Request, source: Source) -> None:
+    def __init__(self, piece: JournalPartition, request: BlockRequest, source: ByteSource) -> None:
         self._piece = piece
         self._request = request
         self._source = source
 
-    def records(self, start: int, stop: int) -> Records:
+    def records(self, start: int, stop: int) -> RecordArray:
         """Return the wanted records with numbers from `start` to before `stop`."""
         length = RECORD_SIZE * (stop - start)
         data = self._source.read(self._piece.size - RECORD_SIZE * stop, length)
@@ -106,10 +106,10 @@ class _Reader:
             records = records[self._intact_records(start, stop)]
         return self._request.choose(records, self._piece.names)
 
-    def blocks(self, records: Records) -> Iterator[Block]:
+    def blocks(self, records: RecordArray) -> Iterator[JournalBlock]:
         """Yield the entries of some records, with their bodies if requested."""
         if not self._request.with_bodies:
-            yield Block(self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING)
+            yield JournalBlock(self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING)
             return
         begins = records["body_start"].astype(np.int64)
         lengths = records["body_length"].astype(np.int64)
@@ -122,12 +122,12 @@ class _Reader:
             chosen = slice(first, max(last, first + 1))
             first = chosen.stop
             data, starts = self._bodies(begins[chosen], ends[chosen])
-            block = Block(
+            block = JournalBlock(
                 self._piece.path, records[chosen], self._piece.names, data, starts, lengths[chosen]
             )
             yield self._checked(block)
 
-    def _bodies(self, begins: Integers, ends: Integers) -> tuple[bytes, Integers]:
+    def _bodies(self, begins: Int64Column, ends: Int64Column) -> tuple[bytes, Int64Column]:
         """Return bodies with their extras, and the offset of each."""
         span, wanted = int(ends[-1] - begins[0]), int((ends - begins).sum())
         if span <= 2 * wanted + _GAP:
@@ -137,7 +137,7 @@ class _Reader:
         lengths = ends - begins
         return data, np.cumsum(lengths) - lengths
 
-    def _checked(self, block: Block) -> Block:
+    def _checked(self, block: JournalBlock) -> JournalBlock:
         """Return a block without the entries with damaged bodies."""
         records = block.records
         ends = block.starts + block.lengths + records["extras_length"]

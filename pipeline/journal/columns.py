@@ -17,21 +17,21 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.journal.pieces import Block, Names, Records
-from pipeline.journal.predicates import ORDERINGS, Predicate
-from pipeline.packed_bodies import Bodies
-from server.storage.journal.format.entry import Kind
+from pipeline.journal.pieces import JournalBlock, JournalNames, RecordArray
+from pipeline.journal.predicates import ORDERINGS, ColumnPredicate
+from pipeline.packed_bodies import PackedBodies
+from server.storage.journal.format.entry import JournalEntryKind
 from server.storage.journal.format.layout import unpack_extras
 
 COMMANDS: Final = {
-    "publish": Kind.PUBLISH,
-    "delta_publish": Kind.DELTA_PUBLISH,
-    "sow_delete": Kind.SOW_DELETE,
+    "publish": JournalEntryKind.PUBLISH,
+    "delta_publish": JournalEntryKind.DELTA_PUBLISH,
+    "sow_delete": JournalEntryKind.SOW_DELETE,
 }
 """The values of the column `command`, by the kinds of entries that are client messages."""
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Builder: TypeAlias = Callable[[Block], pa.Array]
+RowMask: TypeAlias = npt.NDArray[np.bool_]
+ColumnBuilder: TypeAlias = Callable[[JournalBlock], pa.Array]
 
 _NAMES: Final = {int(kind): name for name, kind in COMMANDS.items()}
 _FEW: Final = 8
@@ -58,24 +58,24 @@ METADATA: Final[Mapping[str, DataType]] = {
 """Name and type of each; described in docs/pipeline_journals.md."""
 
 
-def metadata_column(name: str, block: Block) -> pa.Array:
+def metadata_column(name: str, block: JournalBlock) -> pa.Array:
     """Return a metadata column of a block."""
     return _BUILDERS[name](block)
 
 
-def body_column(block: Block) -> pa.Array:
+def body_column(block: JournalBlock) -> pa.Array:
     """Return the bodies of a block."""
-    return Bodies(block.data, block.starts, block.starts + block.lengths).column()
+    return PackedBodies(block.data, block.starts, block.starts + block.lengths).column()
 
 
-def is_quick(predicate: Predicate) -> bool:
+def is_record_test(predicate: ColumnPredicate) -> bool:
     """Return whether records suffice for a test, without a column: `quick_mask` or `slow_mask`."""
     if predicate.column in ("txid", "timestamp"):
         return predicate.operation in ORDERINGS
     return predicate.column in ("topic", "message_type", "command", "instance")  # never NULL
 
 
-def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
+def record_mask(predicate: ColumnPredicate, records: RecordArray, names: JournalNames) -> RowMask:
     """Return the mask of the records for which a quick predicate is true."""
     match predicate.column:
         case "topic":
@@ -91,57 +91,57 @@ def quick_mask(predicate: Predicate, records: Records, names: Names) -> Mask:
             return np.asarray(ORDERINGS[predicate.operation](numbers, predicate.values[0]))
 
 
-def is_among(numbers: Records, wanted: Collection[int]) -> Mask:
+def is_among(numbers: RecordArray, wanted: Collection[int]) -> RowMask:
     """Return the mask of the numbers that are wanted."""
     if len(wanted) > _FEW:
         return np.isin(numbers, list(wanted))
-    found: Mask = np.zeros(len(numbers), np.bool_)
+    found: RowMask = np.zeros(len(numbers), np.bool_)
     for one in wanted:
         found |= numbers == one
     return found
 
 
-def slow_mask(predicate: Predicate, block: Block) -> Mask:
+def metadata_mask(predicate: ColumnPredicate, block: JournalBlock) -> RowMask:
     """Return the mask of a block's entries for which a predicate on a METADATA column is true."""
     return predicate.mask(metadata_column(predicate.column, block))
 
 
-def _by_number(predicate: Predicate, numbers: Records, names: Mapping[int, str]) -> Mask:
+def _by_number(predicate: ColumnPredicate, numbers: RecordArray, names: Mapping[int, str]) -> RowMask:
     test = predicate.test()
     return is_among(numbers, [number for number, name in names.items() if test(name)])
 
 
-def _named(numbers: Records, names: Mapping[int, str]) -> pa.Array:
+def _named(numbers: RecordArray, names: Mapping[int, str]) -> pa.Array:
     """Return a column of names from one of numbers."""
     found, places = np.unique(numbers, return_inverse=True)
     return pa.array([names.get(int(one)) for one in found], pa.string()).take(pa.array(places))
 
 
-def _decimal(numbers: Records) -> pa.Array:
+def _decimal(numbers: RecordArray) -> pa.Array:
     """Return unsigned numbers as text, as AMPS writes them."""
     return pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
 
 
-def _unless_zero(numbers: Records, column: pa.Array) -> pa.Array:
+def _unless_zero(numbers: RecordArray, column: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(numbers != 0), column, pa.scalar(None, column.type))
 
 
-def _bookmark(block: Block) -> pa.Array:
+def _bookmark(block: JournalBlock) -> pa.Array:
     client, sequence = block.records["client"], block.records["sequence"]
     return pc.binary_join_element_wise(_decimal(client), _decimal(sequence), "", "|")
 
 
-def _sequence(block: Block) -> pa.Array:
+def _sequence(block: JournalBlock) -> pa.Array:
     numbers = block.records["sequence"]
     return pa.array(numbers.astype(np.int64), mask=numbers >= _PAST_LONG)
 
 
-def _timestamp(block: Block) -> pa.Array:
+def _timestamp(block: JournalBlock) -> pa.Array:
     moments = np.ascontiguousarray(block.records["timestamp"])
     return pa.array(moments).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _sow_key(block: Block) -> pa.Array:
+def _sow_key(block: JournalBlock) -> pa.Array:
     keys = _unless_zero(block.records["sow_key"], _decimal(block.records["sow_key"]))
     if not block.records["extras_length"].any():
         return keys
@@ -149,12 +149,12 @@ def _sow_key(block: Block) -> pa.Array:
     return pc.coalesce(pa.array(given, pa.string()), keys)
 
 
-def _expiration(block: Block) -> pa.Array:
+def _expiration(block: JournalBlock) -> pa.Array:
     seconds = block.records["expiration"]
     return _unless_zero(seconds, pa.array(seconds.astype(np.int32)))
 
 
-def _correlation_id(block: Block) -> pa.Array:
+def _correlation_id(block: JournalBlock) -> pa.Array:
     if not block.records["extras_length"].any():
         return pa.nulls(len(block.records), pa.string())
     return pa.array([_text(unpack_extras(one)[0]) for one in block.extras()], pa.string())
@@ -164,7 +164,7 @@ def _text(data: bytes) -> str | None:
     return data.decode("utf-8", "replace") if data else None
 
 
-_BUILDERS: Final[Mapping[str, Builder]] = {
+_BUILDERS: Final[Mapping[str, ColumnBuilder]] = {
     "topic": lambda block: _named(block.records["topic"], block.names.topics),
     "message_type": lambda block: _named(block.records["topic"], block.names.message_types),
     "command": lambda block: _named(block.records["kind"], _NAMES),

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.journal.pieces import Block
-from pipeline.packed_bodies import Bodies
+from pipeline.journal.pieces import JournalBlock
+from pipeline.packed_bodies import PackedBodies
 from server.expressions import parse, paths
 from server.expressions.backends.compile_message import Predicate, compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.message_types.base import MessageTypeError
 from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.registry import MessageTypes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeline.expressions.environment import Environment
 
 
-class ContentFilter:
+class JournalContentFilter:
     """A content filter.
 
     Args:
@@ -35,7 +35,7 @@ class ContentFilter:
         self._types = MessageTypes().get if environment is None else environment.message_type
         self._readers: dict[str, tuple[BulkExtractor, Predicate]] = {}
 
-    def matches(self, block: Block) -> npt.NDArray[np.bool_]:
+    def matches(self, block: JournalBlock) -> npt.NDArray[np.bool_]:
         """Return the mask of the messages of a block that match.
 
         Raises:
@@ -50,7 +50,7 @@ class ContentFilter:
                 matching[places] = self._matching(kind, block.only(places).bodies())
         return matching
 
-    def _matching(self, kind: str, bodies: Bodies) -> list[bool]:
+    def _matching(self, kind: str, bodies: PackedBodies) -> list[bool]:
         extract, predicate = self._reader(kind)
         if not self._paths:
             return [predicate(())] * len(bodies)
@@ -66,6 +66,6 @@ class ContentFilter:
                 extract = bulk_extractor(message_type, self._paths)
             except MessageTypeError as problem:
                 raise PipelineError(f"option filter: message type {kind}: {problem}") from problem
-            reader = extract, compile_filter(as_read(self._expr, message_type))
+            reader = extract, compile_filter(with_inferred_types(self._expr, message_type))
             self._readers[kind] = reader
         return reader

@@ -37,13 +37,13 @@ from server.storage.journal.format.layout import (
     BODY_START,
     PAGE,
     TIMESTAMP,
-    FileHeader,
-    FormatError,
-    Seal,
-    VersionError,
+    JournalFileHeader,
+    JournalFormatError,
+    FileSeal,
+    JournalVersionError,
 )
 from server.storage.journal.format.records import read_rows, slots
-from server.storage.journal.storage import FileSource, Source
+from server.storage.journal.storage import FileSource, ByteSource
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _PIECE: Final = 1 << 20
@@ -51,7 +51,7 @@ _ATTEMPTS: Final = 3  # to list the files while the server moves them
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class JournalSnapshot:
     """A snapshot of the journals of one instance.
 
     Attributes:
@@ -65,7 +65,7 @@ class Log:
     steps: ClockSteps
 
 
-Sealed = dict[Path, tuple[tuple[int, int, int], JournalFile]]
+SealedFiles = dict[Path, tuple[tuple[int, int, int], JournalFile]]
 """Files to which no entries are added any more, by their paths, each with its inode, size and time
 of modification, which detect another file of the same name."""
 
@@ -74,8 +74,8 @@ def snapshot(
     directory: Path,
     archive: Path | None = None,
     instance: str = "",
-    sealed: Sealed | None = None,
-) -> list[Log]:
+    sealed: SealedFiles | None = None,
+) -> list[JournalSnapshot]:
     """Return the current journals.
 
     Args:
@@ -105,16 +105,16 @@ def snapshot(
     return [log for log in logs if log.files]
 
 
-def _log(directory: Path, instance: str, files: tuple[JournalFile, ...]) -> Log:
+def _log(directory: Path, instance: str, files: tuple[JournalFile, ...]) -> JournalSnapshot:
     try:
         data = (directory / steps_name(instance)).read_bytes()
         steps = unpack_steps(data)
-    except (OSError, FormatError):  # use the times unchanged
+    except (OSError, JournalFormatError):  # use the times unchanged
         steps = ClockSteps()
-    return Log(instance, files, steps)
+    return JournalSnapshot(instance, files, steps)
 
 
-def open_journal(path: Path, archive: Path | None) -> Source:
+def open_journal(path: Path, archive: Path | None) -> ByteSource:
     """Open a journal file, wherever it is by now.
 
     Args:
@@ -137,7 +137,7 @@ def open_journal(path: Path, archive: Path | None) -> Source:
     raise PipelineError(f"{path}: the journal file has been removed since the query was planned")
 
 
-def inflated(path: Path) -> Source:
+def inflated(path: Path) -> ByteSource:
     """Decompress a journal file into a temporary file without a name.
 
     Raises:
@@ -170,7 +170,7 @@ def _instances(directory: Path, archive: Path | None) -> set[str]:
 
 
 def _files(
-    directory: Path, archive: Path | None, instance: str, sealed: Sealed
+    directory: Path, archive: Path | None, instance: str, sealed: SealedFiles
 ) -> tuple[JournalFile, ...]:
     for attempt in range(_ATTEMPTS):
         # A file moved meanwhile is found twice; listing in the other order might miss it.
@@ -217,19 +217,19 @@ def _check_chain(directory: Path, files: Iterable[JournalFile]) -> None:
             )
 
 
-def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
+def _describe(path: Path, sealed: SealedFiles) -> JournalFile | None:
     """Return the description of a file; None if it has not been taken into use."""
     stat = path.stat()
     mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
     known = sealed.get(path)
     if known is not None and known[0] == mark:
         return known[1]
-    source: Source | None = None
+    source: ByteSource | None = None
     try:
         header, seal = unpack_page(read_page(path))
-    except FormatError as problem:
+    except JournalFormatError as problem:
         source, seal, header = open_source(path), None, None
-        if not isinstance(problem, VersionError):
+        if not isinstance(problem, JournalVersionError):
             header = salvage_header(source, _number_of(path), "")
         if header is None:
             raise PipelineError(f"{path}: {problem}") from problem
@@ -252,12 +252,12 @@ def _describe(path: Path, sealed: Sealed) -> JournalFile | None:
     return file
 
 
-def _written(source: Source, header: FileHeader) -> Seal:
+def _written(source: ByteSource, header: JournalFileHeader) -> FileSeal:
     """Return a seal with the current end of a file that is not full."""
     count = entries_written(source, header.first_txid)
     ends = [read_rows(source, header.first_txid, n, n + 1)[0] for n in (0, count - 1) if count]
     first, last = (ends[0], ends[-1]) if ends else (None, None)
-    return Seal(
+    return FileSeal(
         min(count, slots(source.size)),
         PAGE if last is None else last[BODY_START],
         count,

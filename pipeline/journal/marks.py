@@ -12,7 +12,7 @@ from typing import Final
 from xxhash import xxh3_64_hexdigest
 
 from pipeline.errors import PipelineError
-from pipeline.journal.log import Log, open_journal
+from pipeline.journal.log import JournalSnapshot, open_journal
 from server.storage.journal.format.layout import (
     BODY_CRC,
     CLIENT,
@@ -22,7 +22,7 @@ from server.storage.journal.format.layout import (
     SEQUENCE,
     SOURCE,
     TIMESTAMP,
-    Row,
+    EntryRow,
 )
 from server.storage.journal.format.records import read_rows
 
@@ -30,7 +30,7 @@ UNKNOWN: Final = ""
 """The mark of an entry that cannot be read."""
 
 
-def mark_of(log: Log, txid: int, archive: Path | None) -> str:
+def entry_mark(log: JournalSnapshot, txid: int, archive: Path | None) -> str:
     """Return the mark of an entry; `UNKNOWN` if it is missing or damaged.
 
     Args:
@@ -45,7 +45,7 @@ def mark_of(log: Log, txid: int, archive: Path | None) -> str:
     return UNKNOWN if row is None else f"{_name(row)}-{row[TIMESTAMP]}"
 
 
-def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
+def has(log: JournalSnapshot, txid: int, mark: str, archive: Path | None) -> bool:
     """Return whether a mark may be that of an entry; see `mark_of`.
 
     Raises:
@@ -60,7 +60,7 @@ def has(log: Log, txid: int, mark: str, archive: Path | None) -> bool:
 
 
 def check_place(
-    log: Log, reached: int, mark: str, archive: Path | None, job: str, advice: str
+    log: JournalSnapshot, reached: int, mark: str, archive: Path | None, job: str, advice: str
 ) -> None:
     """Check that a job can resume after the last entry that it has processed.
 
@@ -89,12 +89,12 @@ def check_place(
         )
 
 
-def _name(row: Row) -> str:
+def _name(row: EntryRow) -> str:
     fields = (row[CLIENT], row[SEQUENCE], row[SOURCE], row[KIND], row[BODY_CRC])
     return xxh3_64_hexdigest(" ".join(map(str, fields)).encode())
 
 
-def _row(log: Log, txid: int, archive: Path | None) -> Row | None:
+def _row(log: JournalSnapshot, txid: int, archive: Path | None) -> EntryRow | None:
     for file in log.files:
         if file.seal is not None and file.first_txid <= txid < file.first_txid + file.seal.count:
             number = txid - file.first_txid

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from pyspark.sql.datasource import InputPartition
 
-from pipeline.journal.predicates import Predicate
-from pipeline.packed_bodies import Bodies
+from pipeline.journal.predicates import ColumnPredicate
+from pipeline.packed_bodies import PackedBodies
 
-Records = npt.NDArray[np.void]
+RecordArray = npt.NDArray[np.void]
 """Records of type `server.storage.journal.format.records.RECORD_TYPE`, or one of their columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class JournalNames:
     """The names for the numbers in the records of a file.
 
     Attributes:
@@ -38,7 +38,7 @@ class Names:
 
 
 @dataclass
-class Piece(InputPartition):
+class JournalPartition(InputPartition):
     """Consecutive entries of one file.
 
     Attributes:
@@ -61,13 +61,13 @@ class Piece(InputPartition):
     start: int
     stop: int
     size: int
-    names: Names
+    names: JournalNames
     has_extras: bool
-    bounds: tuple[Predicate, ...] = ()
+    bounds: tuple[ColumnPredicate, ...] = ()
 
 
 @dataclass(slots=True)
-class Block:
+class JournalBlock:
     """Entries that were read together.
 
     Attributes:
@@ -80,15 +80,15 @@ class Block:
     """
 
     path: Path
-    records: Records
-    names: Names
+    records: RecordArray
+    names: JournalNames
     data: bytes
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
-    def bodies(self) -> Bodies:
+    def bodies(self) -> PackedBodies:
         """Return the bodies as a sequence."""
-        return Bodies(self.data, self.starts, self.starts + self.lengths)
+        return PackedBodies(self.data, self.starts, self.starts + self.lengths)
 
     def extras(self) -> Iterator[bytes]:
         """Yield the extras after each body."""
@@ -106,7 +106,7 @@ class Block:
         record = self.records[number]
         return f"{self.path}: entry {record['txid']} of topic {self.names.topics[record['topic']]}"
 
-    def by_message_type(self) -> Iterator[Block]:
+    def by_message_type(self) -> Iterator[JournalBlock]:
         """Yield the entries, divided by message type."""
         kinds = set(self.names.message_types.values())
         if len(kinds) == 1:
@@ -118,13 +118,13 @@ class Block:
             if len(part.records):
                 yield part
 
-    def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> Block:
+    def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> JournalBlock:
         """Return a block with some of the entries.
 
         Args:
             chosen: their numbers, or a mask.
         """
-        return Block(
+        return JournalBlock(
             self.path,
             self.records[chosen],
             self.names,

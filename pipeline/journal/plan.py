@@ -13,21 +13,21 @@ import numpy as np
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.columns import COMMANDS
-from pipeline.journal.log import Log, open_journal, snapshot
+from pipeline.journal.log import JournalSnapshot, open_journal, snapshot
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import Names, Piece
-from pipeline.journal.predicates import Predicate
+from pipeline.journal.pieces import JournalNames, JournalPartition
+from pipeline.journal.predicates import ColumnPredicate
 from server.expressions.topic_names import select_topics
-from server.storage.journal import BookmarkError, Span, parse_bookmark
+from server.storage.journal import BookmarkError, LogSpan, parse_bookmark
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.layout import RECORD_SIZE
-from server.storage.journal.format.records import Names as FileNames
+from server.storage.journal.format.records import FileDefinitions as FileNames
 from server.storage.journal.format.records import columns
 from server.storage.journal.read.bookmarks import resolve
-from server.storage.journal.read.lookup import Lookup
+from server.storage.journal.read.lookup import EntryLookup
 
 _NO_CACHE: Final = 0
-_EVERYTHING: Final = Span(0)
+_EVERYTHING: Final = LogSpan(0)
 
 
 class PlannedLog:
@@ -37,26 +37,26 @@ class PlannedLog:
         log: the files.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: JournalSnapshot) -> None:
         files = log.files
         ends = [file.end_txid for file in files if file.end_txid is not None]
         self.first_txid = files[0].first_txid
         self.last_txid = max(ends) - 1
-        lookup = Lookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps)
+        lookup = EntryLookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps)
         self.find = lookup.find
         self.damaged_at = lookup.damaged_at
         self.first_since = lookup.first_since
         self._has_steps = len(log.steps) > 0
 
-    def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `Log`
+    def is_place(self, client: int) -> bool:  # noqa: ARG002 - see `JournalSnapshot`
         """Return False: files do not contain the name of the log."""
         return False
 
-    def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `Log`
+    def parting(self, client: int, sequence: int) -> int | None:  # noqa: ARG002 - see `JournalSnapshot`
         """Return None: a bookmark that is not in the log is refused."""
         return None
 
-    def span(self, bookmark: str) -> Span:
+    def span(self, bookmark: str) -> LogSpan:
         """Return the part of the log that a bookmark selects.
 
         Raises:
@@ -70,7 +70,7 @@ class PlannedLog:
             raise option_error("bookmark", bookmark, str(problem)) from problem
         return self._by_txids(span) if self._has_steps else span
 
-    def _by_txids(self, span: Span) -> Span:
+    def _by_txids(self, span: LogSpan) -> LogSpan:
         """Return a part of the log without times, because the times of entries do not ascend."""
         if span.before is None:
             return replace(span, not_before=0)
@@ -78,7 +78,7 @@ class PlannedLog:
         return replace(span, not_before=0, last=last, before=None)
 
 
-def plan(options: JournalOptions, predicates: Sequence[Predicate]) -> list[Piece]:
+def plan(options: JournalOptions, predicates: Sequence[ColumnPredicate]) -> list[JournalPartition]:
     """Plan the pieces to read.
 
     Args:
@@ -121,8 +121,8 @@ def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
 
 
 def plan_log(
-    log: Log, options: JournalOptions, predicates: Iterable[Predicate], span: Span
-) -> Iterator[Piece]:
+    log: JournalSnapshot, options: JournalOptions, predicates: Iterable[ColumnPredicate], span: LogSpan
+) -> Iterator[JournalPartition]:
     """Yield the pieces of one instance's journals.
 
     Args:
@@ -144,23 +144,23 @@ def plan_log(
         if not names.topics:
             continue
         has_extras = file.seal is None or file.seal.with_extras > 0
-        cut = partial(Piece, file.path, options.archive, file.first_txid, _count(file))
+        cut = partial(JournalPartition, file.path, options.archive, file.first_txid, _count(file))
         for first, last in _cuts(file, start, stop, options.piece_size):
             yield cut(first, last, file.size, names, has_extras, bounds)
 
 
-def _bounds(span: Span) -> Iterator[Predicate]:
+def _bounds(span: LogSpan) -> Iterator[ColumnPredicate]:
     if span.not_before:
-        yield Predicate("timestamp", "ge", (span.not_before,))
+        yield ColumnPredicate("timestamp", "ge", (span.not_before,))
     if span.before is not None:
-        yield Predicate("timestamp", "lt", (span.before,))
+        yield ColumnPredicate("timestamp", "lt", (span.before,))
 
 
 def _count(file: JournalFile) -> int:
     return 0 if file.seal is None else file.seal.count
 
 
-def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
+def _numbers(file: JournalFile, span: LogSpan) -> tuple[int, int]:
     """Return the range of numbers of a file's entries in a span: first, and after the last."""
     stop = _count(file)
     if span.last is not None:
@@ -169,7 +169,7 @@ def _numbers(file: JournalFile, span: Span) -> tuple[int, int]:
 
 
 def _may_have(
-    file: JournalFile, start: int, stop: int, tests: Iterable[Predicate], *, ascends: bool
+    file: JournalFile, start: int, stop: int, tests: Iterable[ColumnPredicate], *, ascends: bool
 ) -> bool:
     """Return whether a file can have entries that pass all tests, by its ranges."""
     ranges = {"txid": (file.first_txid + start, file.first_txid + stop - 1)}
@@ -195,8 +195,8 @@ def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) ->
 
 
 def _wanted(
-    instance: str, names: FileNames, options: JournalOptions, tests: Sequence[Predicate]
-) -> Names:
+    instance: str, names: FileNames, options: JournalOptions, tests: Sequence[ColumnPredicate]
+) -> JournalNames:
     """Return the names of a file, without unwanted topics."""
     selector = select_topics(options.topic) if options.topic else None
     checks = {
@@ -212,7 +212,7 @@ def _wanted(
         and all(test(topic.name) for test in checks["topic"])
         and all(test(topic.message_type) for test in checks["message_type"])
     }
-    return Names(
+    return JournalNames(
         instance,
         {number: topic.name for number, topic in topics.items()},
         {number: topic.message_type for number, topic in topics.items()},

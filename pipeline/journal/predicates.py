@@ -45,10 +45,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-Scalar: TypeAlias = bool | int | float | str | None
+FilterScalar: TypeAlias = bool | int | float | str | None
 """A value for comparisons: times are microseconds since the Unix epoch."""
 
-Test: TypeAlias = Callable[[Scalar], bool]
+ScalarPredicate: TypeAlias = Callable[[FilterScalar], bool]
 
 _COMPARISONS: Final[dict[type[Filter], str]] = {
     EqualTo: "eq",
@@ -69,7 +69,7 @@ ORDERINGS: Final[Mapping[str, Callable[..., Any]]] = {
 
 _OPPOSITES: Final = {"eq": "ne", "gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
 
-_ARROW: Final[Mapping[str, Callable[[pa.Array, Scalar], pa.Array]]] = {
+_ARROW: Final[Mapping[str, Callable[[pa.Array, FilterScalar], pa.Array]]] = {
     "eq": pc.equal,
     "ne": pc.not_equal,
     "lt": pc.less,
@@ -90,7 +90,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class ColumnPredicate:
     """A test of one column.
 
     Attributes:
@@ -104,11 +104,11 @@ class Predicate:
 
     column: str
     operation: str
-    values: tuple[Scalar, ...] = ()
+    values: tuple[FilterScalar, ...] = ()
     negated: bool = False
     on_field: bool = False
 
-    def test(self) -> Test:
+    def test(self) -> ScalarPredicate:
         """Return the test as a function of a value."""
         return _test(self)
 
@@ -137,7 +137,7 @@ class Predicate:
                 return True
 
 
-def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, Predicate | None]]:
+def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, ColumnPredicate | None]]:
     """Translate the filters that can be tested here.
 
     Args:
@@ -150,7 +150,7 @@ def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, 
     return [(one, _translate(one, schema)) for one in filters]
 
 
-def without_implied(predicates: Sequence[Predicate]) -> tuple[Predicate, ...]:
+def without_implied(predicates: Sequence[ColumnPredicate]) -> tuple[ColumnPredicate, ...]:
     """Return predicates without those that others imply.
 
     Spark adds a not-null test for every column that it compares, before all other filters.
@@ -161,7 +161,7 @@ def without_implied(predicates: Sequence[Predicate]) -> tuple[Predicate, ...]:
     )
 
 
-def _translate(one: Filter, schema: StructType) -> Predicate | None:
+def _translate(one: Filter, schema: StructType) -> ColumnPredicate | None:
     negated = isinstance(one, Not)
     inner = one.child if isinstance(one, Not) else one
     attribute: tuple[str, ...] = getattr(inner, "attribute", ())
@@ -171,32 +171,32 @@ def _translate(one: Filter, schema: StructType) -> Predicate | None:
     kind = schema[column].dataType
     match inner:
         case IsNull() | IsNotNull():
-            return Predicate(column, "null" if isinstance(inner, IsNull) != negated else "not_null")
+            return ColumnPredicate(column, "null" if isinstance(inner, IsNull) != negated else "not_null")
         case EqualTo(value=None):  # NULL = NULL is not true
             return None
         case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
             operation = _COMPARISONS[type(inner)]
             values = _literals((inner.value,), kind)
             name = _OPPOSITES[operation] if negated else operation
-            return None if values is None else Predicate(column, name, values)
+            return None if values is None else ColumnPredicate(column, name, values)
         case EqualNullSafe():
             values = (None,) if inner.value is None else _literals((inner.value,), kind)
-            return None if values is None else Predicate(column, "same", values, negated)
+            return None if values is None else ColumnPredicate(column, "same", values, negated)
         case In():
             values = _literals(tuple(inner.value), kind)
             name = "not_in" if negated else "in"
-            return None if values is None else Predicate(column, name, values)
+            return None if values is None else ColumnPredicate(column, name, values)
         case StringStartsWith() | StringEndsWith() | StringContains():
             values = _literals((inner.value,), kind)
             name = _AFFIXES[type(inner)]
-            return None if values is None else Predicate(column, name, values, negated)
+            return None if values is None else ColumnPredicate(column, name, values, negated)
         case _:
             return None
 
 
-def _literals(values: tuple[object, ...], kind: DataType) -> tuple[Scalar, ...] | None:
+def _literals(values: tuple[object, ...], kind: DataType) -> tuple[FilterScalar, ...] | None:
     """Return values for comparison with a column; None if Spark's semantics would differ."""
-    found: list[Scalar] = []
+    found: list[FilterScalar] = []
     for value in values:
         if isinstance(value, bool):
             fits = isinstance(kind, BooleanType)
@@ -222,7 +222,7 @@ def _microseconds(moment: datetime) -> int:
     return (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
-def _test(predicate: Predicate) -> Test:
+def _test(predicate: ColumnPredicate) -> ScalarPredicate:
     operation, values, negated = predicate.operation, predicate.values, predicate.negated
     if operation == "null":
         return lambda value: value is None
@@ -243,7 +243,7 @@ def _test(predicate: Predicate) -> Test:
     return lambda value: value is not None and compare(value, expected)
 
 
-def _passes(predicate: Predicate, column: pa.Array) -> pa.Array | None:
+def _passes(predicate: ColumnPredicate, column: pa.Array) -> pa.Array | None:
     """Return for each value whether it passes, computed by Arrow; None if Arrow cannot do so."""
     operation, values = predicate.operation, predicate.values
     if operation == "null":

@@ -11,20 +11,20 @@ from pipeline.arrow import require_values
 from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
-from pipeline.journal.blocks import Choose, Request, read_blocks
+from pipeline.journal.blocks import RecordSelector, BlockRequest, read_blocks
 from pipeline.journal.columns import (
-    Mask,
+    RowMask,
     body_column,
     is_among,
-    is_quick,
+    is_record_test,
     metadata_column,
-    quick_mask,
-    slow_mask,
+    record_mask,
+    metadata_mask,
 )
-from pipeline.journal.content import ContentFilter
+from pipeline.journal.content import JournalContentFilter
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import Block, Names, Piece, Records
-from pipeline.journal.predicates import Predicate
+from pipeline.journal.pieces import JournalBlock, JournalNames, JournalPartition, RecordArray
+from pipeline.journal.predicates import ColumnPredicate
 from pipeline.journal.schema import JournalSchema
 from pipeline.tolerance import tolerated
 from pipeline.workers import settle
@@ -34,11 +34,11 @@ _ADVICE = (
     " of a configuration, name that with the option config"
 )
 
-Values = Mapping[str, pa.Array]
+ColumnValues = Mapping[str, pa.Array]
 """Fields of messages, by name."""
 
 
-class PieceReader:
+class JournalPartitionReader:
     """Reads pieces for one query.
 
     Args:
@@ -48,18 +48,18 @@ class PieceReader:
     """
 
     def __init__(
-        self, options: JournalOptions, schema: JournalSchema, predicates: Sequence[Predicate]
+        self, options: JournalOptions, schema: JournalSchema, predicates: Sequence[ColumnPredicate]
     ) -> None:
         self._options = options
         self._schema = schema
         self._on_metadata = [one for one in predicates if not one.on_field]
         self._on_fields = [one for one in predicates if one.on_field]
-        self._content: ContentFilter | None = None
+        self._content: JournalContentFilter | None = None
         if options.filter:
-            self._content = ContentFilter(options.filter, options.tolerance.environment)
+            self._content = JournalContentFilter(options.filter, options.tolerance.environment)
         self._readers: dict[str, FieldReader] = {}
 
-    def check(self, pieces: Iterable[Piece]) -> None:
+    def check(self, pieces: Iterable[JournalPartition]) -> None:
         """Check that the fields can be read from the messages in the pieces.
 
         Raises:
@@ -69,7 +69,7 @@ class PieceReader:
             for kind in {kind for one in pieces for kind in one.names.message_types.values()}:
                 self._reader(kind)
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: JournalPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece.
 
         Raises:
@@ -77,8 +77,8 @@ class PieceReader:
         """
         settle()
         tests = [*self._on_metadata, *piece.bounds]
-        quick = [one for one in tests if is_quick(one)]
-        slow = [one for one in tests if not is_quick(one)]
+        quick = [one for one in tests if is_record_test(one)]
+        slow = [one for one in tests if not is_record_test(one)]
         metadata = {*self._schema.metadata.values(), *(one.column for one in tests)}
         with_bodies = (
             self._schema.has_bodies
@@ -86,16 +86,16 @@ class PieceReader:
             or self._content is not None
             or (piece.has_extras and not metadata.isdisjoint(("correlation_id", "sow_key")))
         )
-        request = Request(_chooser(quick), with_bodies, self._options.skips_damaged)
+        request = BlockRequest(_chooser(quick), with_bodies, self._options.skips_damaged)
         for block in read_blocks(piece, request):
             for test in slow:
-                block = block.only(slow_mask(test, block))
+                block = block.only(metadata_mask(test, block))
             if self._content is not None:
                 block = block.only(self._content.matches(block))
             for part in block.by_message_type() if self._schema.fields else [block]:
                 yield from (batch for batch in self._batches(part) if batch.num_rows)
 
-    def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+    def _batches(self, block: JournalBlock) -> Iterator[pa.RecordBatch]:
         def make(start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
             count = len(block.records)
             part = block if stop - start == count else block.only(list(range(start, stop)))
@@ -103,8 +103,8 @@ class PieceReader:
 
         return tolerated(make, len(block.records), self._options.tolerance.mode)
 
-    def _batch(self, block: Block, *, fits: bool) -> pa.RecordBatch:
-        values: Values = {}
+    def _batch(self, block: JournalBlock, *, fits: bool) -> pa.RecordBatch:
+        values: ColumnValues = {}
         if self._schema.fields and len(block.records):
             block, values = self._decoded(block) if fits else self._unfit(block)
         try:
@@ -116,7 +116,7 @@ class PieceReader:
             raise PipelineError(f"{block.path}: {problem}") from None
         return pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow)
 
-    def _decoded(self, block: Block) -> tuple[Block, Values]:
+    def _decoded(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
         """Decode the fields of a block; return the messages that pass the predicates on fields."""
         reader = self._reader(block.message_type(0))
         try:
@@ -129,7 +129,7 @@ class PieceReader:
             values = {name: column.filter(pa.array(mask)) for name, column in values.items()}
         return block, values
 
-    def _unfit(self, block: Block) -> tuple[Block, Values]:
+    def _unfit(self, block: JournalBlock) -> tuple[JournalBlock, ColumnValues]:
         """Return messages with NULL fields, if such rows pass the predicates on fields."""
         if not all(predicate.test()(None) for predicate in self._on_fields):
             block = block.only([])
@@ -148,7 +148,7 @@ class PieceReader:
             self._readers[message_type] = reader
         return reader
 
-    def _column(self, field: pa.Field, block: Block, values: Values, *, fits: bool) -> pa.Array:
+    def _column(self, field: pa.Field, block: JournalBlock, values: ColumnValues, *, fits: bool) -> pa.Array:
         what = self._schema.metadata.get(field.name)
         if what is not None:
             return metadata_column(what, block)
@@ -162,12 +162,12 @@ class PieceReader:
         return pa.nulls(len(block.records), field.type)
 
 
-def _chooser(tests: Sequence[Predicate]) -> Choose:
-    def choose(records: Records, names: Names) -> Records:
-        mask: Mask = is_among(records["topic"], names.topics)
+def _chooser(tests: Sequence[ColumnPredicate]) -> RecordSelector:
+    def choose(records: RecordArray, names: JournalNames) -> RecordArray:
+        mask: RowMask = is_among(records["topic"], names.topics)
         mask &= is_among(records["kind"], names.kinds)
         for test in tests:
-            mask &= quick_mask(test, records, names)
+            mask &= record_mask(test, records, names)
         return records if mask.all() else records.take(np.flatnonzero(mask))
 
     return choose

@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 from pipeline.arrow import check_names
 from pipeline.errors import PipelineError
 from pipeline.journal.columns import METADATA
-from pipeline.journal.predicates import Predicate, accept, without_implied
+from pipeline.journal.predicates import ColumnPredicate, accept, without_implied
 from pipeline.rows import BODY, TEXT_TYPES
 from pipeline.tolerance import STRICT, Tolerance
 
@@ -76,7 +76,7 @@ class JournalSchema:
         self.fields = StructType(rest)
         self._whole = {BODY if self.has_bodies else self.corrupt}
 
-    def accept(self, filters: Iterable[Filter]) -> tuple[Predicate, ...]:
+    def accept(self, filters: Iterable[Filter]) -> tuple[ColumnPredicate, ...]:
         """Return the predicates of the filters that can be tested while reading."""
         accepted = []
         for _, predicate in accept(filters, self._schema):

@@ -14,9 +14,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pipeline.journal.options import JournalOptions, read_options
-from pipeline.journal.pieces import Piece
+from pipeline.journal.pieces import JournalPartition
 from pipeline.journal.plan import message_types, plan
-from pipeline.journal.reader import PieceReader
+from pipeline.journal.reader import JournalPartitionReader
 from pipeline.journal.schema import JournalSchema, default_schema
 from pipeline.journal.stream import AmpsJournalStreamReader
 from pipeline.unsupported_stream import stream_reader
@@ -70,11 +70,11 @@ class AmpsJournalReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Plan the pieces to read."""
         pieces = plan(self._options, [one for one in self._predicates if not one.on_field])
-        PieceReader(self._options, self._columns, self._predicates).check(pieces)
+        JournalPartitionReader(self._options, self._columns, self._predicates).check(pieces)
         return [*pieces] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece."""
-        if isinstance(partition, Piece):
-            reader = PieceReader(self._options, self._columns, self._predicates)
+        if isinstance(partition, JournalPartition):
+            reader = JournalPartitionReader(self._options, self._columns, self._predicates)
             yield from reader.read(partition)

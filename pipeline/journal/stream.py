@@ -21,16 +21,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pipeline.errors import PipelineError, option_error
-from pipeline.journal.log import Log, Sealed, snapshot
-from pipeline.journal.marks import UNKNOWN, has, mark_of
+from pipeline.journal.log import JournalSnapshot, SealedFiles, snapshot
+from pipeline.journal.marks import UNKNOWN, has, entry_mark
 from pipeline.journal.options import JournalOptions
-from pipeline.journal.pieces import Piece
+from pipeline.journal.pieces import JournalPartition
 from pipeline.journal.plan import PlannedLog, plan_log
-from pipeline.journal.reader import PieceReader
+from pipeline.journal.reader import JournalPartitionReader
 from pipeline.journal.schema import JournalSchema
-from server.storage.journal import Span
+from server.storage.journal import LogSpan
 
-Offset: TypeAlias = dict[str, Any]
+JournalOffset: TypeAlias = dict[str, Any]
 """By instance, the txid of an entry and its mark, or the txid alone."""
 
 
@@ -50,10 +50,10 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             raise option_error("bookmark", options.bookmark, "a stream has a beginning and no end")
         self._options = options
         self._columns = columns
-        self._end: Offset | None = None
-        self._sealed: Sealed = {}
+        self._end: JournalOffset | None = None
+        self._sealed: SealedFiles = {}
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> JournalOffset:  # noqa: N802 - Spark's name
         """Return the offset of a new query: after the given bookmark, or before the first entry."""
         begins = {}
         for log in self._logs():
@@ -70,7 +70,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         """Read up to the current end of the journals, and no further."""
         self._end = self._ends({log.instance: log for log in self._logs()})
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: JournalOffset, limit: ReadLimit) -> JournalOffset:  # noqa: N802 - Spark's name
         """Return the end of the next micro-batch; its start if there is nothing.
 
         Raises:
@@ -94,7 +94,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
                 offset[instance] = self._place(log, first + count)
         return offset
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+    def partitions(self, start: JournalOffset, end: JournalOffset) -> list[InputPartition]:
         """Return the tasks of a micro-batch.
 
         Raises:
@@ -104,20 +104,20 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece."""
-        assert isinstance(partition, Piece)  # noqa: S101 - see partitions
-        yield from PieceReader(self._options, self._columns, ()).read(partition)
+        assert isinstance(partition, JournalPartition)  # noqa: S101 - see partitions
+        yield from JournalPartitionReader(self._options, self._columns, ()).read(partition)
 
-    def _logs(self) -> list[Log]:
+    def _logs(self) -> list[JournalSnapshot]:
         options = self._options
         return snapshot(options.path, options.archive, options.instance, self._sealed)
 
-    def _ends(self, logs: Mapping[str, Log]) -> dict[str, int]:
+    def _ends(self, logs: Mapping[str, JournalSnapshot]) -> dict[str, int]:
         return {instance: PlannedLog(log).last_txid for instance, log in logs.items()}
 
-    def _place(self, log: Log, txid: int) -> list[Any]:
-        return [txid, mark_of(log, txid, self._options.archive)]
+    def _place(self, log: JournalSnapshot, txid: int) -> list[Any]:
+        return [txid, entry_mark(log, txid, self._options.archive)]
 
-    def _after(self, log: Log, start: Any, last: int) -> int:
+    def _after(self, log: JournalSnapshot, start: Any, last: int) -> int:
         """Return the txid after which to resume in a log.
 
         Raises:
@@ -138,7 +138,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             )
         return log.files[0].first_txid - 1
 
-    def _pieces(self, log: Log, start: Offset, end: Offset) -> Iterator[Piece]:
+    def _pieces(self, log: JournalSnapshot, start: JournalOffset, end: JournalOffset) -> Iterator[JournalPartition]:
         if log.instance not in end:
             return
         last, mark = _parts(end[log.instance])
@@ -163,7 +163,7 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
                 "the directory where they were archived (option archive), or go on with what there"
                 " is with the option fail_on_data_loss=false"
             )
-        yield from plan_log(log, self._options, (), Span(after, last=last))
+        yield from plan_log(log, self._options, (), LogSpan(after, last=last))
 
 
 def _parts(place: Any) -> tuple[int, str]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from server.storage.journal.format.layout import LAG, LAG_UNKNOWN
 from server.storage.journal.format.records import columns, read_bodies, read_body, read_rows, slots
-from server.storage.journal.log_end import MOST_IN_COMMIT, find_extent, find_mark
-from server.storage.journal.storage import Source
+from server.storage.journal.log_end import MAX_COMMIT_ENTRIES, find_file_extent, find_mark
+from server.storage.journal.storage import ByteSource
 
 _WALK_BACK: Final = 64
 """Records that are examined for the position up to which the log was durable."""
@@ -26,7 +26,7 @@ _TOGETHER: Final = 64
 """Entries after that position which are read and checked together."""
 
 
-def entries_written(source: Source, first_txid: int) -> int:
+def entries_written(source: ByteSource, first_txid: int) -> int:
     """Return the number of complete entries in a file without a seal.
 
     Args:
@@ -35,13 +35,13 @@ def entries_written(source: Source, first_txid: int) -> int:
     """
     limit = slots(source.size)
     records = bisect_left(range(limit), True, key=lambda n: not _is_there(source, first_txid, n))
-    behind = min(MOST_IN_COMMIT, limit - records)
+    behind = min(MAX_COMMIT_ENTRIES, limit - records)
     mark = find_mark(source, first_txid, records, behind)
     if mark is not None and mark.next_txid == first_txid + records:
         return records
     safe = _known_safe(source, first_txid, records)
     if safe is None or mark is not None or _goes_on(source, first_txid, records, behind):
-        return find_extent(source, first_txid).count
+        return find_file_extent(source, first_txid).count
     for start in range(safe + 1, records, _TOGETHER):
         rows = read_rows(source, first_txid, start, min(start + _TOGETHER, records))
         intact = [row for row in rows if row is not None]
@@ -54,11 +54,11 @@ def entries_written(source: Source, first_txid: int) -> int:
     return records
 
 
-def _is_there(source: Source, first_txid: int, number: int) -> bool:
+def _is_there(source: ByteSource, first_txid: int, number: int) -> bool:
     return read_rows(source, first_txid, number, number + 1)[0] is not None
 
 
-def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
+def _known_safe(source: ByteSource, first_txid: int, records: int) -> int | None:
     """Return the number of the last entry known to be durable, -1 if none of this file is."""
     start = max(records - _WALK_BACK, 0)
     rows = read_rows(source, first_txid, start, records)
@@ -70,7 +70,7 @@ def _known_safe(source: Source, first_txid: int, records: int) -> int | None:
     return max(proofs, default=None)
 
 
-def _goes_on(source: Source, first_txid: int, records: int, behind: int) -> bool:
+def _goes_on(source: ByteSource, first_txid: int, records: int, behind: int) -> bool:
     """Return whether there are records after the apparent end: then a record is damaged."""
     found = columns(source, records, records + behind)["txid"]
     expected = np.arange(first_txid + records, first_txid + records + len(found), dtype=np.uint64)

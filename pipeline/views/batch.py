@@ -11,7 +11,7 @@ from pipeline.expressions import Environment
 from pipeline.views.conflated import conflated_records
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.groups import grouped, rows_of_parts, rows_of_records
-from pipeline.views.rows import joined_parts
+from pipeline.views.rows import join_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,4 +62,4 @@ def _of_view(view: ViewDefinition, records_of: RecordsOf) -> DataFrame:
     topics = [records_of(ref) for ref in view.compiled.topics]
     if len(topics) == 1:
         return grouped(view, topics[0], rows_of_records)
-    return grouped(view, joined_parts(view, topics), rows_of_parts)
+    return grouped(view, join_parts(view, topics), rows_of_parts)

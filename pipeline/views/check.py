@@ -24,7 +24,7 @@ _PAUSE: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class ViewDifference:
     """A record that differs between server and Spark.
 
     Attributes:
@@ -39,7 +39,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ViewCheck:
     """The result of the check of one view.
 
     Attributes:
@@ -50,10 +50,10 @@ class Verdict:
 
     view: TopicRef
     records: int
-    differences: Sequence[Difference]
+    differences: Sequence[ViewDifference]
 
 
-def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[Verdict]:
+def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[ViewCheck]:
     """Compare all views of a configuration.
 
     Args:
@@ -69,7 +69,7 @@ def check_views(spark: SparkSession, spec: InstanceSpec, server: str) -> list[Ve
     return [_check(spark, spec, server, view) for view in views]
 
 
-def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> Verdict:
+def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> ViewCheck:
     verdict = _compare(spark, spec, server, view)
     for _ in range(_TRIES - 1):
         if not verdict.differences:
@@ -79,15 +79,15 @@ def _check(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef)
     return verdict
 
 
-def _compare(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> Verdict:
+def _compare(spark: SparkSession, spec: InstanceSpec, server: str, view: TopicRef) -> ViewCheck:
     in_spark = _bodies(view_records(spec, view, lambda ref: server_records(spark, server, ref)))
     in_server = _bodies(server_records(spark, server, view))
     differences = [
-        Difference(key, in_server.get(key), in_spark.get(key))
+        ViewDifference(key, in_server.get(key), in_spark.get(key))
         for key in sorted(in_server.keys() | in_spark.keys())
         if in_server.get(key) != in_spark.get(key)
     ]
-    return Verdict(view, len(in_server), differences)
+    return ViewCheck(view, len(in_server), differences)
 
 
 def _bodies(records: DataFrame) -> dict[str, bytes]:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from config_schema.spec import ConflatedTopicSpec
 from pipeline.expressions import Environment, Message, matches
 from pipeline.views.records import SCHEMA, batch_of, records_in
-from server.expressions import Kind, parse_field
+from server.expressions import ContextKind, parse_field
 from server.message_types.base import BodyError
-from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.record_context import context_of
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def conflated_records(
     """
     records = source
     if spec.filter is not None:
-        records = records.where(is_copied(spec, environment))
+        records = records.where(copy_condition(spec, environment))
     return records.mapInArrow(_Copies(spec, environment), SCHEMA)
 
 
-def is_copied(spec: ConflatedTopicSpec, environment: Environment) -> Column:
+def copy_condition(spec: ConflatedTopicSpec, environment: Environment) -> Column:
     """Return a condition that selects the records to copy; the topic has a filter.
 
     Args:
@@ -65,9 +65,9 @@ def copier(spec: ConflatedTopicSpec, environment: Environment) -> Callable[[Reco
         environment: the instance that it belongs to.
     """
     functions = environment.functions()
-    fields = [parse_field(text, Kind.CONFLATED_ENRICHMENT, functions) for text in spec.enrichment]
+    fields = [parse_field(text, ContextKind.CONFLATED_ENRICHMENT, functions) for text in spec.enrichment]
     message_type = environment.message_type(spec.message_type)
-    stage = FieldStage(fields, message_type, functions) if fields else None
+    stage = EnrichmentStage(fields, message_type, functions) if fields else None
 
     def copy(record: Record) -> Record:
         body = record.body

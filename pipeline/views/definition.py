@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import ViewSpec
 from pipeline.expressions import Environment
-from server.storage.views.definition import Definition
+from server.storage.views.definition import CompiledView
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
@@ -31,10 +31,10 @@ class ViewDefinition:
         return {"spec": self.spec, "environment": self.environment}
 
     @cached_property
-    def compiled(self) -> Definition:
+    def compiled(self) -> CompiledView:
         """Its projection, filter and joins."""
         find = self.environment.message_type
-        return Definition(
+        return CompiledView(
             self.spec, self.environment.functions(), lambda topic: find(topic.message_type)
         )
 

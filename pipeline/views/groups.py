@@ -18,13 +18,13 @@ from pipeline.views.definition import ViewDefinition
 from pipeline.views.records import SCHEMA, batch_of, records_in
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.storage.sow.record_context import context_of
-from server.storage.sow.records import Change, Record
-from server.storage.views.groups import Group, Grouping
+from server.storage.sow.records import RecordChange, Record
+from server.storage.views.groups import Group, GroupTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from server.storage.views.projection import Row
+    from server.storage.views.projection import ProjectionRow
 
 _PARTIAL_SCHEMA: Final = "key string, partial binary, sequence long, timestamp long"
 _PARTIAL: Final = pa.schema(
@@ -40,7 +40,7 @@ _MOST_GROUPS: Final = 50_000
 _BATCH: Final = 5_000
 
 
-class RowOfView(NamedTuple):
+class ViewRow(NamedTuple):
     """A row, and the update that caused it.
 
     Attributes:
@@ -50,13 +50,13 @@ class RowOfView(NamedTuple):
         timestamp: the time of the update, in nanoseconds since 1970; 0 if unknown.
     """
 
-    row: Row
+    row: ProjectionRow
     context: MessageContext
     sequence: int
     timestamp: int
 
 
-ReadRows: TypeAlias = Callable[[ViewDefinition, Iterable[pa.RecordBatch]], Iterator[RowOfView]]
+ReadRows: TypeAlias = Callable[[ViewDefinition, Iterable[pa.RecordBatch]], Iterator[ViewRow]]
 
 
 def grouped(view: ViewDefinition, rows: DataFrame, read: ReadRows) -> DataFrame:
@@ -70,21 +70,21 @@ def grouped(view: ViewDefinition, rows: DataFrame, read: ReadRows) -> DataFrame:
     Returns:
         The view's records; see `records.SCHEMA`.
     """
-    partials = rows.mapInArrow(_Partials(view, read), _PARTIAL_SCHEMA)
+    partials = rows.mapInArrow(_PartialGroups(view, read), _PARTIAL_SCHEMA)
     together = partials.repartition("key").sortWithinPartitions("key", "sequence")
-    return together.mapInArrow(_Merge(view), SCHEMA)
+    return together.mapInArrow(_GroupMerge(view), SCHEMA)
 
 
-def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:
+def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[ViewRow]:
     """Yield the rows of a view over one topic."""
     read = row_reader(view)
     for record in records_in(batches):
         found = read(record)
         if found is not None:
-            yield RowOfView(*found, record.sequence, record.timestamp)
+            yield ViewRow(*found, record.sequence, record.timestamp)
 
 
-def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageContext] | None]:
+def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[ProjectionRow, MessageContext] | None]:
     """Return a function that converts records of a view's only topic to rows.
 
     Args:
@@ -98,8 +98,8 @@ def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageCon
     projection = view.compiled.projection
     asks = projection.arguments_ask or projection.fields_ask
 
-    def read(record: Record) -> tuple[Row, MessageContext] | None:
-        ((_, row),) = source.changes(0, Change(record.key, record.topic, None, record))
+    def read(record: Record) -> tuple[ProjectionRow, MessageContext] | None:
+        ((_, row),) = source.changes(0, RecordChange(record.key, record.topic, None, record))
         if row is None:
             return None
         return row, context_of(record) if asks else NO_CONTEXT
@@ -107,20 +107,20 @@ def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[Row, MessageCon
     return read
 
 
-def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[RowOfView]:
+def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[ViewRow]:
     """Yield the rows of a view over several topics; see `rows.joined_parts`."""
     topics = range(len(view.compiled.topics))
-    nothing: list[Row] = [(None,) * len(view.compiled.inputs(place)) for place in topics]
+    nothing: list[ProjectionRow] = [(None,) * len(view.compiled.inputs(place)) for place in topics]
     for batch in batches:
         parts = [batch.column(f"part_{place}").to_pylist() for place in topics]
         for sequence, *pickled in zip(batch.column("sequence").to_pylist(), *parts, strict=True):
-            row: Row = ()
+            row: ProjectionRow = ()
             for part, none in zip(pickled, nothing, strict=True):
                 row += none if part is None else pickle.loads(part)  # noqa: S301 - made by `rows` in this very job
-            yield RowOfView(row, NO_CONTEXT, sequence, 0)
+            yield ViewRow(row, NO_CONTEXT, sequence, 0)
 
 
-class _Partials:
+class _PartialGroups:
     """Groups the rows of a task."""
 
     def __init__(self, view: ViewDefinition, read: ReadRows) -> None:
@@ -130,8 +130,8 @@ class _Partials:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read rows, and yield partial groups."""
         projection = self._view.compiled.projection
-        grouping = Grouping(projection, self._view.spec.key_domain)
-        latest: dict[Group, tuple[int, int, Row, MessageContext]] = {}
+        grouping = GroupTable(projection, self._view.spec.key_domain)
+        latest: dict[Group, tuple[int, int, ProjectionRow, MessageContext]] = {}
         for one in self._read(self._view, batches):
             group = grouping.enter(one.row, one.context)
             last = latest.get(group)
@@ -139,13 +139,13 @@ class _Partials:
                 latest[group] = one.sequence, one.timestamp, one.row, one.context
             if len(latest) >= _MOST_GROUPS:
                 yield from _packed(latest)
-                grouping = Grouping(projection, self._view.spec.key_domain)
+                grouping = GroupTable(projection, self._view.spec.key_domain)
                 latest = {}
         yield from _packed(latest)
 
 
 def _packed(
-    latest: dict[Group, tuple[int, int, Row, MessageContext]],
+    latest: dict[Group, tuple[int, int, ProjectionRow, MessageContext]],
 ) -> Iterator[pa.RecordBatch]:
     """Yield partial groups in batches."""
     groups = list(latest.items())
@@ -163,7 +163,7 @@ def _packed(
         )
 
 
-class _Merge:
+class _GroupMerge:
     """Merges partial groups, ordered by key and sequence, and builds bodies from them."""
 
     def __init__(self, view: ViewDefinition) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.storage.sow.records import Record
     from server.storage.views.join import JoinedFields
-    from server.storage.views.projection import Row
+    from server.storage.views.projection import ProjectionRow
 
 _PART: Final = pa.schema(
     [("part", pa.binary()), ("texts", pa.list_(pa.binary())), ("sequence", pa.int64())]
@@ -34,7 +34,7 @@ _PART: Final = pa.schema(
 _PART_SCHEMA: Final = "part binary, texts array<binary>, sequence long"
 
 
-def joined_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame:
+def join_parts(view: ViewDefinition, topics: Sequence[DataFrame]) -> DataFrame:
     """Join the records of a view's topics.
 
     Args:
@@ -85,7 +85,7 @@ def _text(topic: int, place: int) -> Column:
     return F.col(f"texts_{topic}")[place]
 
 
-class Part(NamedTuple):
+class RowPart(NamedTuple):
     """The part of a record in a row.
 
     Attributes:
@@ -93,24 +93,24 @@ class Part(NamedTuple):
         texts: the join fields, None for NULL; see `joined_paths`.
     """
 
-    values: Row
+    values: ProjectionRow
     texts: Sequence[bytes | None]
 
 
-def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], Part]:
+def part_reader(view: ViewDefinition, place: int) -> Callable[[Record], RowPart]:
     """Return a function that reduces records of one of several topics to their parts.
 
     Args:
         view: the view.
-        place: the index in `Definition.topics`.
+        place: the index in `CompiledView.topics`.
     """
     inputs = view.compiled.inputs(place)
     extract = view.compiled.message_types[place].extractor([*inputs, *joined_paths(view, place)])
     width = len(inputs)
 
-    def read(record: Record) -> Part:
+    def read(record: Record) -> RowPart:
         values = extract(record.body)
-        return Part(values[:width], [semantics.octets(value) for value in values[width:]])
+        return RowPart(values[:width], [semantics.octets(value) for value in values[width:]])
 
     return read
 

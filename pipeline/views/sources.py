@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from config_schema.spec import InstanceSpec, QueueSpec, TopicRef, TopicSpec
 from pipeline.amps.uri import with_message_type
-from pipeline.entries import Source, state_of
+from pipeline.entries import EntrySource, state_of
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def journal_records(
             " journals have nothing of it"
         )
     topic = names_of(spec, ref)
-    source = Source(
+    source = EntrySource(
         path, archive, topic, bookmark, message_type=ref.message_type, instance=spec.name
     )
     records = state_of(spark, source, moment)

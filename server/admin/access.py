@@ -19,23 +19,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from config_schema.regex import matches
-from server.admin.audit_events import TRANSPORT, Trail
-from server.admin.credential_cache import Recent
-from server.admin.http.messages import Headers, Refusal, Request
-from server.security.authentication import Admission, Credentials, Origin
-from server.security.cookies import COOKIE, DEFAULT_SECONDS, Sessions, cookies_in
+from server.admin.audit_events import TRANSPORT, AdminAudit
+from server.admin.credential_cache import CredentialCache
+from server.admin.http.messages import HttpHeaders, HttpError, HttpRequest
+from server.security.authentication import Admission, LogonCredentials, LogonOrigin
+from server.security.cookies import COOKIE, DEFAULT_SECONDS, CookieSessions, cookies_in
 from server.security.deferred import mapped
-from server.security.permissions import STRANGER, Permission
+from server.security.permissions import UNKNOWN_USER_PERMIT, Permission
 from server.security.proof_header import proof
-from server.util.rate_limited_log import Complaints, host_of, on_running_loop
+from server.util.rate_limited_log import RateLimitedLog, host_of, on_running_loop
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
-    from server.admin.engine_calls import EngineSide
-    from server.admin.permissions import VisitorPermissions
-    from server.security.authentication import Authenticator
+    from server.admin.engine_calls import EngineCalls
+    from server.admin.permissions import AdminPermissionCache
+    from server.security.authentication import LogonAuthenticator
     from server.security.permissions import Permissions
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SCRIPT: Final = "x-requested-with"
 """The header of requests by page scripts, for which no user can be prompted for a password."""
@@ -46,7 +46,7 @@ _MAX_AGE: Final = re.compile(r"(?:^|;)\s*max-age\s*=\s*(\d+)\s*(?:;|$)", re.IGNO
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Requester:
     """The sender of a request.
 
     Attributes:
@@ -64,10 +64,10 @@ class Visitor:
     is_exempt: bool = False
     cookie: str = ""
     challenge: str = ""
-    proof: Headers = ()
+    proof: HttpHeaders = ()
 
 
-class Access:
+class AccessControl:
     """Authenticates visitors, and checks their entitlement.
 
     Args:
@@ -87,12 +87,12 @@ class Access:
     def __init__(
         self,
         admin: AdminSpec,
-        authenticator: Authenticator | None,
-        permissions: VisitorPermissions | None,
-        engine_side: EngineSide,
-        trail: Trail,
-        log: Log,
-        sessions: Sessions,
+        authenticator: LogonAuthenticator | None,
+        permissions: AdminPermissionCache | None,
+        engine_side: EngineCalls,
+        trail: AdminAudit,
+        log: ServerLog,
+        sessions: CookieSessions,
     ) -> None:
         self._authenticator = authenticator
         self._permissions = permissions
@@ -100,13 +100,13 @@ class Access:
         self._admin = admin
         self._engine_side = engine_side
         self._trail = trail
-        self._complaints = Complaints(log, on_running_loop)
-        self._recent = Recent()
+        self._complaints = RateLimitedLog(log, on_running_loop)
+        self._recent = CredentialCache()
         age = _MAX_AGE.search(admin.session_options)
         sessions.seconds = int(age[1]) if age else DEFAULT_SECONDS
         self.sessions = sessions
 
-    async def admit(self, request: Request) -> Visitor:
+    async def admit(self, request: HttpRequest) -> Requester:
         """Authenticate the sender of a request.
 
         Raises:
@@ -114,10 +114,10 @@ class Access:
         """
         pattern = self._admin.anonymous_paths
         if pattern is not None and matches(pattern, "/" + "/".join(request.segments)):
-            return Visitor(address=request.peer, is_exempt=True)
+            return Requester(address=request.peer, is_exempt=True)
         return await self.log_on(request)
 
-    async def log_on(self, request: Request) -> Visitor:
+    async def log_on(self, request: HttpRequest) -> Requester:
         """Authenticate the sender of a request, also for a path of AnonymousPaths.
 
         Raises:
@@ -125,16 +125,16 @@ class Access:
         """
         module = self._authenticator
         if module is None:
-            return Visitor(address=request.peer)
+            return Requester(address=request.peer)
         shown = request.headers.get("authorization", "")
         if not shown:
             user = self._known(request)
             if user is not None:
-                return Visitor(user, request.peer, challenge=self._challenge(request))
+                return Requester(user, request.peer, challenge=self._challenge(request))
         era = self._era
         user = self._recent.find(shown, request.peer, era)
         if user is not None and not await self._is_stranger(user):
-            return Visitor(user, request.peer, cookie=self.sessions.begin(user, shown))
+            return Requester(user, request.peer, cookie=self.sessions.begin(user, shown))
         credentials = self._credentials(shown, request)
         admission = await self._authenticate(module, credentials)
         if not admission.granted:
@@ -142,17 +142,17 @@ class Access:
         if _is_password(shown):
             self._recent.keep(shown, request.peer, era, admission.user)
         if not shown:
-            return Visitor(admission.user, request.peer)
+            return Requester(admission.user, request.peer)
         if not self.sessions.has(admission.user, shown):
             self._trail.logged_on(admission.user, request.peer, admission.reason)
-        return Visitor(
+        return Requester(
             admission.user,
             request.peer,
             cookie=self.sessions.begin(admission.user, shown),
             proof=proof(self._admin.www_authenticate, admission),
         )
 
-    def cookie_of(self, visitor: Visitor, request: Request) -> list[tuple[str, str]]:
+    def cookie_of(self, visitor: Requester, request: HttpRequest) -> list[tuple[str, str]]:
         """Return the headers that set a visitor's cookie, if it is new to them."""
         if not visitor.cookie or visitor.cookie in cookies_in(request.headers.get("cookie", "")):
             return []
@@ -163,7 +163,7 @@ class Access:
             extra.append("Secure")
         return [("Set-Cookie", "; ".join([f"{COOKIE}={visitor.cookie}", options, *extra]))]
 
-    async def require(self, visitor: Visitor, path: str) -> None:
+    async def require(self, visitor: Requester, path: str) -> None:
         """Check that a visitor may read a resource.
 
         A module may learn a user's permissions from credentials only, and lose them while the user
@@ -178,15 +178,15 @@ class Access:
             if visitor.challenge and await self._is_stranger(visitor.user):
                 raise _ask_for_credentials(visitor.challenge)
             who = f"User {visitor.user!r}" if visitor.user else "Who has not logged on"
-            raise Refusal(403, f"{who} may not see {path}: entitlement does not allow it.")
+            raise HttpError(403, f"{who} may not see {path}: entitlement does not allow it.")
 
-    async def hidden(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
+    async def hidden(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
         """Return those of some resources that a visitor may not read."""
         if visitor.is_exempt:
             return frozenset()
         return frozenset(await self._refused(visitor.user, paths))
 
-    async def refused(self, visitor: Visitor, paths: Iterable[str]) -> frozenset[str]:
+    async def refused(self, visitor: Requester, paths: Iterable[str]) -> frozenset[str]:
         """Return those of some resources that a visitor may not read in other requests.
 
         This request may have come by a path of AnonymousPaths itself: then no user is known.
@@ -218,33 +218,33 @@ class Access:
             return False
         return await self._engine_side.decide(
             lambda: mapped(
-                known.find(user), lambda one: one.permit(Permission.READ_ADMIN, "") is STRANGER
+                known.find(user), lambda one: one.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT
             )
         )
 
-    def _known(self, request: Request) -> str | None:
+    def _known(self, request: HttpRequest) -> str | None:
         """Return the user of one of the request's cookies."""
         users = map(self.sessions.user_of, cookies_in(request.headers.get("cookie", "")))
         return next((user for user in users if user is not None), None)
 
-    def _credentials(self, shown: str, request: Request) -> Credentials | None:
+    def _credentials(self, shown: str, request: HttpRequest) -> LogonCredentials | None:
         """Return the credentials of a request; None if they cannot be read."""
         credentials = _read(shown, self._admin.www_authenticate)
         if credentials is None:
             return None
         named = request.certificate_user
-        origin = Origin(TRANSPORT, request.peer, certificate_user=named)
+        origin = LogonOrigin(TRANSPORT, request.peer, certificate_user=named)
         return replace(credentials, origin=origin)
 
     async def _authenticate(
-        self, module: Authenticator, credentials: Credentials | None
+        self, module: LogonAuthenticator, credentials: LogonCredentials | None
     ) -> Admission:
         if credentials is None:
             return Admission(False, "", _UNREADABLE)
         return await self._engine_side.decide(lambda: module.begin().step(credentials))
 
     def _refuse(
-        self, request: Request, credentials: Credentials | None, admission: Admission
+        self, request: HttpRequest, credentials: LogonCredentials | None, admission: Admission
     ) -> None:
         if "authorization" in request.headers:
             self._complaints.emit(
@@ -254,7 +254,7 @@ class Access:
             self._trail.logon_refused(user, request.peer, admission.detail or admission.reason)
         raise _ask_for_credentials(self._challenge(request))
 
-    def _challenge(self, request: Request) -> str:
+    def _challenge(self, request: HttpRequest) -> str:
         """Return the challenge that asks the sender of a request for credentials."""
         challenge = self._admin.www_authenticate
         if _SCRIPT in request.headers and challenge.lower().startswith("basic"):
@@ -262,8 +262,8 @@ class Access:
         return challenge
 
 
-def _ask_for_credentials(challenge: str) -> Refusal:
-    return Refusal(401, "Log on to see this.", (("WWW-Authenticate", challenge),))
+def _ask_for_credentials(challenge: str) -> HttpError:
+    return HttpError(401, "Log on to see this.", (("WWW-Authenticate", challenge),))
 
 
 def _is_password(shown: str) -> bool:
@@ -277,7 +277,7 @@ def _hidden(asked: Iterable[str], permissions: Permissions) -> Mapping[str, str]
     return {path: permit.rule for path, permit in permits if not permit.allowed}
 
 
-def _read(shown: str, challenge: str) -> Credentials | None:
+def _read(shown: str, challenge: str) -> LogonCredentials | None:
     """Parse an Authorization header of the scheme that is asked for.
 
     The token of Negotiate stands where others have their password. A request without
@@ -287,16 +287,16 @@ def _read(shown: str, challenge: str) -> Credentials | None:
         The credentials; None for another scheme, or if they cannot be read.
     """
     if not shown:
-        return Credentials("", "", explicit=True)
+        return LogonCredentials("", "", explicit=True)
     scheme, _, value = shown.partition(" ")
     wanted = challenge.partition(" ")[0].lower()
     if scheme.lower() != wanted or not value.strip():
         return None
     if wanted != "basic":
-        return Credentials("", value.strip(), explicit=True)
+        return LogonCredentials("", value.strip(), explicit=True)
     try:
         decoded = base64.b64decode(value.strip(), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
     user, colon, password = decoded.partition(":")
-    return Credentials(user, password, explicit=True) if colon else None
+    return LogonCredentials(user, password, explicit=True) if colon else None

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.topics.system.audit import Party
+from server.topics.system.audit import AuditParty
 
 if TYPE_CHECKING:
-    from server.admin.engine_calls import EngineSide
+    from server.admin.engine_calls import EngineCalls
     from server.topics.system.audit import Audit
 
 TRANSPORT: Final = "amps-admin"
 """The name of the admin interface where transports are named."""
 
 
-class Trail:
+class AdminAudit:
     """Records visitors of the admin interface, and their actions.
 
     Args:
@@ -23,7 +23,7 @@ class Trail:
         engine_side: runs calls on the engine's thread.
     """
 
-    def __init__(self, audit: Audit, module: str, engine_side: EngineSide) -> None:
+    def __init__(self, audit: Audit, module: str, engine_side: EngineCalls) -> None:
         self._audit = audit
         self._module = module
         self._engine_side = engine_side
@@ -48,5 +48,5 @@ class Trail:
         party = self._party(user, address)
         self._engine_side.tell(lambda: self._audit.acted(party, path, ""))
 
-    def _party(self, user: str, address: str) -> Party:
-        return Party(user, address, TRANSPORT, module=self._module)
+    def _party(self, user: str, address: str) -> AuditParty:
+        return AuditParty(user, address, TRANSPORT, module=self._module)

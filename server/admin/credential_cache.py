@@ -23,13 +23,13 @@ _MOST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Accepted:
+class _CachedCredential:
     """An entry of the cache.
 
     Attributes:
         user: the user that they were accepted for.
         ends: when they expire.
-        era: see `Recent.find`.
+        era: see `CredentialCache.find`.
     """
 
     user: str
@@ -37,12 +37,12 @@ class _Accepted:
     era: object
 
 
-class Recent:
+class CredentialCache:
     """The cache of accepted credentials."""
 
     def __init__(self) -> None:
         self._key: Final = secrets.token_bytes(32)
-        self._accepted: OrderedDict[bytes, _Accepted] = OrderedDict()
+        self._accepted: OrderedDict[bytes, _CachedCredential] = OrderedDict()
 
     def find(self, shown: str, peer: str, era: object) -> str | None:
         """Return the user that credentials were accepted for; None if they have to be checked.
@@ -65,7 +65,7 @@ class Recent:
         """Add accepted credentials. See `find`."""
         digest = self._digest(shown, peer)
         self._accepted.pop(digest, None)
-        self._accepted[digest] = _Accepted(user, time.monotonic() + _SECONDS, era)
+        self._accepted[digest] = _CachedCredential(user, time.monotonic() + _SECONDS, era)
         if len(self._accepted) > _MOST:
             self._accepted.popitem(last=False)
 

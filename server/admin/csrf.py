@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from server.admin.http.messages import Refusal, Request, Response
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
 from server.transports.origins import Origins
 from server.transports.own_hosts import OwnHosts
 
@@ -45,7 +45,7 @@ _OF_BROWSERS: Final = (
 """Headers of browsers; a page can leave out some of them, but not all."""
 
 
-class CrossSite:
+class CsrfProtection:
     """Decides on requests from other sites.
 
     Args:
@@ -73,7 +73,7 @@ class CrossSite:
         self._is_open = is_open
         self._needs_known_name = is_open and not is_encrypted
 
-    def refuse_reader(self, request: Request) -> None:
+    def refuse_reader(self, request: HttpRequest) -> None:
         """Refuse a page of another site where no credentials are checked.
 
         Raises:
@@ -84,14 +84,14 @@ class CrossSite:
         if not self._allows_all and not self._is_named(origin or _own_origin(request)):
             self._refuse_unknown_name(request)
         if origin is not None and request.method != "OPTIONS" and not self._may_read(request):
-            raise Refusal(
+            raise HttpError(
                 403,
                 f"A page of {origin} asks for this. Where no credentials are checked, only pages "
                 "of this host and of the browser's own machine may read; AccessControlAllowOrigin "
                 "in Admin says which others may.",
             )
 
-    def grant(self, request: Request, response: Response, *, is_public: bool = False) -> None:
+    def grant(self, request: HttpRequest, response: HttpResponse, *, is_public: bool = False) -> None:
         """Add the headers that say which pages may read an answer.
 
         Args:
@@ -113,7 +113,7 @@ class CrossSite:
                 ("Access-Control-Max-Age", "600"),
             ]
 
-    def refuse_foreign(self, request: Request) -> None:
+    def refuse_foreign(self, request: HttpRequest) -> None:
         """Refuse a request that a browser sends for a page of another site, by its headers.
 
         Sites that AccessControlAllowOrigin names may act; permission to read for all, as without
@@ -130,21 +130,21 @@ class CrossSite:
         site = headers.get("sec-fetch-site", "none")
         is_foreign = bool(origin) and origin != _own_origin(request)
         if is_foreign or site not in _OWN_SITE:
-            raise Refusal(
+            raise HttpError(
                 403,
                 f"A page of {origin or 'another site'} asks for this, which is not for other "
                 "sites. AccessControlAllowOrigin says which sites may.",
             )
 
-    def is_forgeable(self, request: Request) -> bool:
+    def is_forgeable(self, request: HttpRequest) -> bool:
         """Return whether a page of another site may have made a request that was not refused."""
         headers = request.headers
         return _is_of_browser(request) and not headers.keys() & {"origin", SCRIPT_HEADER}
 
-    def _refuse_unknown_name(self, request: Request) -> None:
+    def _refuse_unknown_name(self, request: HttpRequest) -> None:
         host = request.headers.get("host", "")
         if self._needs_known_name and _is_of_browser(request) and not self._hosts.has(host):
-            raise Refusal(
+            raise HttpError(
                 403,
                 f"A browser asks for this by the name {host!r}, which may be anybody's. Use the "
                 "address, or name this in ExternalInetAddr or AccessControlAllowOrigin.",
@@ -154,7 +154,7 @@ class CrossSite:
         """Return whether AccessControlAllowOrigin names the site."""
         return self._origins is not None and self._origins.name(origin)
 
-    def _may_read(self, request: Request) -> bool:
+    def _may_read(self, request: HttpRequest) -> bool:
         origin = request.headers["origin"]
         if self._origins is not None:
             return self._origins.allow(origin)
@@ -164,7 +164,7 @@ class CrossSite:
         return origin == _own_origin(request) or self._hosts.has_page(origin, host)
 
 
-def _is_of_browser(request: Request) -> bool:
+def _is_of_browser(request: HttpRequest) -> bool:
     """Return whether a browser has sent a request: no page can have it leave out all of these."""
     headers = request.headers
     return (
@@ -174,7 +174,7 @@ def _is_of_browser(request: Request) -> bool:
     )
 
 
-def _own_origin(request: Request) -> str:
+def _own_origin(request: HttpRequest) -> str:
     """Return the origin of this server's pages, as the browser that sent a request names it."""
     scheme = "https" if request.is_encrypted else "http"
     return f"{scheme}://{request.headers.get('host', '')}"

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from server.admin.http.messages import Refusal
-from server.security.deferred import Later, when_decided
+from server.admin.http.messages import HttpError
+from server.security.deferred import AnswerOrFuture, on_answer
 
 _Result = TypeVar("_Result")
 
@@ -19,7 +19,7 @@ _DECISION_PATIENCE: Final = 35.0
 """The same for decisions on logons, which have limits of their own."""
 
 
-class EngineSide:
+class EngineCalls:
     """The engine's thread, as the admin interface sees it.
 
     Args:
@@ -54,7 +54,7 @@ class EngineSide:
         self._call(call)
         return await within_limit(answer, "The engine", seconds)
 
-    async def decide(self, question: Callable[[], Later[_Result]]) -> _Result:
+    async def decide(self, question: Callable[[], AnswerOrFuture[_Result]]) -> _Result:
         """Call a function on the engine's thread, and wait for its decision.
 
         Args:
@@ -71,7 +71,7 @@ class EngineSide:
 
         def call() -> None:
             try:
-                when_decided(question(), give)
+                on_answer(question(), give)
             except Exception as error:
                 answer.set_exception(error)
 
@@ -80,7 +80,7 @@ class EngineSide:
 
     def tell(self, call: Callable[[], None]) -> None:
         """Schedule a call on the engine's thread if the engine runs, and do not wait for it."""
-        with suppress(Refusal):
+        with suppress(HttpError):
             self._call(call)
 
     async def perform(self, deed: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
@@ -125,7 +125,7 @@ class EngineSide:
         try:
             self._post(call)
         except RuntimeError:
-            raise Refusal(503, "The instance is stopping.") from None
+            raise HttpError(503, "The instance is stopping.") from None
 
 
 async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATIENCE) -> _Result:
@@ -143,8 +143,8 @@ async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATI
         return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
     except TimeoutError:
         text = f"{who} is busy: no answer within {seconds:g} s. Try again in a moment."
-        raise Refusal(503, text, (("Retry-After", "10"),)) from None
+        raise HttpError(503, text, (("Retry-After", "10"),)) from None
     except asyncio.CancelledError:
         if not answer.cancelled():
             raise  # it is the caller that has been cancelled
-        raise Refusal(503, "The instance is stopping.") from None
+        raise HttpError(503, "The instance is stopping.") from None

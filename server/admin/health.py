@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from server.admin.http.messages import JSON, TEXT, Document, Refusal, Request, Response
-from server.replication.links.lag_monitor import LATE_SECONDS
+from server.admin.http.messages import JSON, TEXT, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
 from server.statistics.sources.texts import moment
 from server.util.clock import WallMicroseconds
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.engine_calls import EngineSide
-    from server.replication.links.replication_state import OwnDestination, Replication
-    from server.statistics.statistics_thread import Keeper
+    from server.admin.access import AccessControl, Requester
+    from server.admin.engine_calls import EngineCalls
+    from server.replication.links.replication_state import ReplicationDestination, ReplicationState
+    from server.statistics.statistics_thread import StatisticsThread
 
 HEALTH_PATH: Final = "healthz"
 READY_PATH: Final = "readyz"
@@ -35,7 +35,7 @@ _OK: Final = 200
 _UNAVAILABLE: Final = 503
 
 
-class Check(NamedTuple):
+class HealthCheckResult(NamedTuple):
     """The result of checking one part.
 
     Attributes:
@@ -49,7 +49,7 @@ class Check(NamedTuple):
     since: str = ""
 
 
-class Transports(Protocol):
+class TransportStates(Protocol):
     """The transports of the instance."""
 
     @property
@@ -70,11 +70,11 @@ class Health:
 
     def __init__(
         self,
-        access: Access,
-        engine_side: EngineSide,
-        statistics: Keeper,
-        transports: Transports,
-        replication: Replication | None,
+        access: AccessControl,
+        engine_side: EngineCalls,
+        statistics: StatisticsThread,
+        transports: TransportStates,
+        replication: ReplicationState | None,
     ) -> None:
         self._access = access
         self._engine_side = engine_side
@@ -82,7 +82,7 @@ class Health:
         self._transports = transports
         self._replication = replication
 
-    async def lives(self, request: Request, visitor: Visitor) -> Response:
+    async def lives(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Report whether the process works: if it does not, only a restart helps.
 
         Raises:
@@ -92,7 +92,7 @@ class Health:
         checks = [await self._engine([]), self._statistics_thread()]
         return _answer(request, checks)
 
-    async def is_ready(self, request: Request, visitor: Visitor) -> Response:
+    async def is_ready(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Report whether the instance is ready for clients.
 
         Raises:
@@ -101,12 +101,12 @@ class Health:
         await self._access.require(visitor, f"/{READY_PATH}")
         which = request.query.get("replication", "sync")
         if which not in ("sync", "all"):
-            raise Refusal(400, f"replication is {which!r}: expected sync or all.")
-        found: list[Check] = []
+            raise HttpError(400, f"replication is {which!r}: expected sync or all.")
+        found: list[HealthCheckResult] = []
         engine = await self._engine(found, has_all=which == "all")
         return _answer(request, [engine, self._statistics_thread(), *found])
 
-    async def _engine(self, found: list[Check], *, has_all: bool | None = None) -> Check:
+    async def _engine(self, found: list[HealthCheckResult], *, has_all: bool | None = None) -> HealthCheckResult:
         """Check whether the engine answers, and get its other checks if wanted.
 
         Args:
@@ -114,28 +114,28 @@ class Health:
             has_all: whether all destinations count; None if no other checks are wanted.
         """
 
-        def look() -> list[Check]:
+        def look() -> list[HealthCheckResult]:
             if has_all is None:
                 return []
             return [*self._look_at_transports(), *self._look_at_destinations(has_all=has_all)]
 
         try:
             found += await self._engine_side.ask(look, _PATIENCE)
-        except Refusal as refusal:
-            return Check("engine", str(refusal))
-        return Check("engine")
+        except HttpError as refusal:
+            return HealthCheckResult("engine", str(refusal))
+        return HealthCheckResult("engine")
 
-    def _statistics_thread(self) -> Check:
+    def _statistics_thread(self) -> HealthCheckResult:
         trouble = "" if self._statistics.is_alive else "its thread has ended"
-        return Check("statistics", trouble)
+        return HealthCheckResult("statistics", trouble)
 
     # On the engine's thread.
 
-    def _look_at_transports(self) -> Iterator[Check]:
+    def _look_at_transports(self) -> Iterator[HealthCheckResult]:
         for name, is_open in self._transports.open_from_start.items():
-            yield Check(f"transport {name}", "" if is_open else "it is disabled")
+            yield HealthCheckResult(f"transport {name}", "" if is_open else "it is disabled")
 
-    def _look_at_destinations(self, *, has_all: bool) -> Iterator[Check]:
+    def _look_at_destinations(self, *, has_all: bool) -> Iterator[HealthCheckResult]:
         replication = self._replication
         if replication is None:
             return
@@ -150,23 +150,23 @@ class Health:
             title = f"destination {name}"
             if not own.is_connected:
                 yield _not_connected(title, own, since)
-            elif waited >= LATE_SECONDS * _MICROSECONDS:
-                yield Check(title, "it is behind", _moment(since))
+            elif waited >= LAG_WARNING_SECONDS * _MICROSECONDS:
+                yield HealthCheckResult(title, "it is behind", _moment(since))
             else:
-                yield Check(title)
+                yield HealthCheckResult(title)
 
 
-def _not_connected(title: str, own: OwnDestination, since: WallMicroseconds) -> Check:
+def _not_connected(title: str, own: ReplicationDestination, since: WallMicroseconds) -> HealthCheckResult:
     if own.disconnected_at is None:
-        return Check(title, "it has never been connected since this instance started")
-    return Check(title, "it is not connected", _moment(min(own.disconnected_at, since)))
+        return HealthCheckResult(title, "it has never been connected since this instance started")
+    return HealthCheckResult(title, "it is not connected", _moment(min(own.disconnected_at, since)))
 
 
 def _moment(microseconds: WallMicroseconds) -> str:
     return moment(microseconds / _MICROSECONDS)
 
 
-def _answer(request: Request, checks: list[Check]) -> Response:
+def _answer(request: HttpRequest, checks: list[HealthCheckResult]) -> HttpResponse:
     """Return all checks as JSON, or the failed ones as text."""
     troubles = [check for check in checks if check.trouble]
     status = _UNAVAILABLE if troubles else _OK
@@ -180,11 +180,11 @@ def _answer(request: Request, checks: list[Check]) -> Response:
                 ],
             }
         )
-        document = Document(content, JSON)
+        document = HttpDocument(content, JSON)
     else:
         lines = [
             f"{one.name}: {one.trouble}{f', since {one.since}' if one.since else ''}"
             for one in troubles
         ]
-        document = Document(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)
-    return Response(document, status, headers=[("Cache-Control", "no-store")])
+        document = HttpDocument(("\n".join(lines or ["ok"]) + "\n").encode(errors="replace"), TEXT)
+    return HttpResponse(document, status, headers=[("Cache-Control", "no-store")])

@@ -14,18 +14,18 @@ import msgspec
 from server.admin.documents import over_time
 from server.admin.documents.values import text_of
 from server.admin.engine_calls import within_limit
-from server.admin.http.messages import JSON, XML, Refusal, Request, Response
-from server.admin.paths import taken_apart
-from server.admin.time_range import Moments, read_moments
-from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, Tree
-from server.statistics.reader import BusyError
-from server.statistics.schema import Value
+from server.admin.http.messages import JSON, XML, HttpError, HttpRequest, HttpResponse
+from server.admin.paths import split_path_format
+from server.admin.time_range import TimeRange, read_moments
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT, TreeTarget, SnapshotTree
+from server.statistics.reader import ReaderBusyError
+from server.statistics.schema import StatisticValue
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.statistics.history import History
-    from server.statistics.statistics_thread import Keeper
+    from server.admin.access import AccessControl, Requester
+    from server.statistics.history import StatisticsHistory
+    from server.statistics.statistics_thread import StatisticsThread
 
 _Result = TypeVar("_Result")
 
@@ -33,7 +33,7 @@ _PAGE: Final = 10_000
 """Values per request to the database."""
 
 
-class Past:
+class HistoryPages:
     """Answers from the recorded samples.
 
     Args:
@@ -41,11 +41,11 @@ class Past:
         access: checks the visitor's entitlement.
     """
 
-    def __init__(self, statistics: Keeper, access: Access) -> None:
+    def __init__(self, statistics: StatisticsThread, access: AccessControl) -> None:
         self._statistics = statistics
         self._access = access
 
-    async def ask(self, question: Callable[[History], _Result]) -> _Result:
+    async def ask(self, question: Callable[[StatisticsHistory], _Result]) -> _Result:
         """Put a question to the recorded samples.
 
         Raises:
@@ -53,11 +53,11 @@ class Past:
         """
         try:
             return await within_limit(self._statistics.ask(question), "The statistics database")
-        except (BusyError, sqlite3.Error) as error:
+        except (ReaderBusyError, sqlite3.Error) as error:
             text = f"The statistics database cannot be read: {error}."
-            raise Refusal(503, text, (("Retry-After", "10"),)) from None
+            raise HttpError(503, text, (("Retry-After", "10"),)) from None
 
-    async def tree_at(self, timestamp: int) -> Tree:
+    async def tree_at(self, timestamp: int) -> SnapshotTree:
         """Return the tree of a sample that was taken at a moment.
 
         Raises:
@@ -65,14 +65,14 @@ class Past:
         """
         snapshot = await self.ask(lambda history: history.snapshot(timestamp))
         if snapshot is None:
-            raise Refusal(
+            raise HttpError(
                 404,
                 f"No sample was taken at {to_text(timestamp)}, or it is kept no more: with t0 and "
-                f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+                f"t1 the same, expected one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
             )
-        return Tree(snapshot)
+        return SnapshotTree(snapshot)
 
-    async def leaf(self, tree: Tree, node: Node, form: str, moments: Moments) -> Response:
+    async def leaf(self, tree: SnapshotTree, node: TreeTarget, form: str, moments: TimeRange) -> HttpResponse:
         """Return a leaf's values within a time.
 
         Args:
@@ -85,20 +85,20 @@ class Past:
             Refusal: it is no leaf, or nothing is known of it.
         """
         if node.field is None:
-            raise Refusal(
+            raise HttpError(
                 400,
                 f"{node.path} has many values, and a time range is for one of them: add its name, "
-                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{MOMENT}.",
+                f"or give t0 and t1 the same moment, one of /{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}.",
             )
         first = await self._values(tree, node, moments)
         if not first and not tree.is_there(node):
-            raise Refusal(404, f"Nothing is known of {node.path} within that time.")
-        return Response(
+            raise HttpError(404, f"Nothing is known of {node.path} within that time.")
+        return HttpResponse(
             self._pages(tree, node, form, moments, first),
             content_type=over_time.FORMS[form].content_type,
         )
 
-    async def _values(self, tree: Tree, node: Node, moments: Moments) -> list[tuple[int, Value]]:
+    async def _values(self, tree: SnapshotTree, node: TreeTarget, moments: TimeRange) -> list[tuple[int, StatisticValue]]:
         """Return the first page of a leaf's values within a time."""
         resource, field = node.place.resource, node.field
         if resource is None or field is None:
@@ -115,11 +115,11 @@ class Past:
 
     async def _pages(
         self,
-        tree: Tree,
-        node: Node,
+        tree: SnapshotTree,
+        node: TreeTarget,
         form: str,
-        moments: Moments,
-        values: list[tuple[int, Value]],
+        moments: TimeRange,
+        values: list[tuple[int, StatisticValue]],
     ) -> AsyncGenerator[bytes, None]:
         """Yield a leaf's values, page by page."""
         written, field = over_time.FORMS[form], node.field
@@ -134,32 +134,32 @@ class Past:
             ]
             yield (lead + written.between.join(texts)).encode(errors="replace")
             lead = written.between
-            rest = Moments(values[-1][0] + 1, moments.last)
+            rest = TimeRange(values[-1][0] + 1, moments.last)
             values = await self._values(tree, node, rest) if len(values) == _PAGE else []
         yield written.after(node).encode()
 
-    async def moments(self, request: Request, visitor: Visitor) -> Response:
+    async def moments(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Answer a request for the moments of samples.
 
         Raises:
             Refusal: the visitor may not see them, or the request is invalid.
         """
-        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{MOMENT}")
-        range_ = read_moments(request.query) or Moments(0, 1 << 62)
-        form = taken_apart(request.segments)[1]
+        await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
+        range_ = read_moments(request.query) or TimeRange(0, 1 << 62)
+        form = split_path_format(request.segments)[1]
         written = _TIMESTAMPS.get(form)
         if written is None:
-            raise Refusal(404, f"There is no form {form!r} of this; expected json, xml or csv.")
+            raise HttpError(404, f"There is no form {form!r} of this; expected json, xml or csv.")
         first = await self._timestamps(range_)
-        return Response(
+        return HttpResponse(
             self._timestamp_pages(written, range_, first), content_type=written.content_type
         )
 
-    async def _timestamps(self, range_: Moments) -> list[int]:
+    async def _timestamps(self, range_: TimeRange) -> list[int]:
         return await self.ask(lambda history: history.timestamps(range_.first, range_.last, _PAGE))
 
     async def _timestamp_pages(
-        self, written: _List, range_: Moments, found: list[int]
+        self, written: _TimestampListFormat, range_: TimeRange, found: list[int]
     ) -> AsyncGenerator[bytes, None]:
         yield written.before.encode()
         lead = ""
@@ -167,12 +167,12 @@ class Past:
             texts = [written.line.format(to_text(timestamp)) for timestamp in found]
             yield (lead + written.between.join(texts)).encode()
             lead = written.between
-            rest = Moments(found[-1] + 1, range_.last)
+            rest = TimeRange(found[-1] + 1, range_.last)
             found = await self._timestamps(rest) if len(found) == _PAGE else []
         yield written.after.encode()
 
 
-class _List(msgspec.Struct, frozen=True):
+class _TimestampListFormat(msgspec.Struct, frozen=True):
     """The format of a list of moments."""
 
     content_type: str
@@ -183,10 +183,10 @@ class _List(msgspec.Struct, frozen=True):
 
 
 _TIMESTAMPS: Final = {
-    "": _List(over_time.FORMS[""].content_type, "", "{}\n", "", ""),
-    "csv": _List(over_time.FORMS["csv"].content_type, "", "{}\n", "", ""),
-    "json": _List(JSON, '{"amps":{"instance":{"timestamp":[', '"{}"', ",", "]}}}"),
-    "xml": _List(
+    "": _TimestampListFormat(over_time.FORMS[""].content_type, "", "{}\n", "", ""),
+    "csv": _TimestampListFormat(over_time.FORMS["csv"].content_type, "", "{}\n", "", ""),
+    "json": _TimestampListFormat(JSON, '{"amps":{"instance":{"timestamp":[', '"{}"', ",", "]}}}"),
+    "xml": _TimestampListFormat(
         XML,
         "<amps>\n<instance>\n",
         "<timestamp>{}</timestamp>\n",

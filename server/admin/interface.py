@@ -23,16 +23,16 @@ from server.transports.tls import TlsError, make_server_context, remake_server_c
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InetAddr
-    from server.admin.http.connection import Answer
-    from server.admin.monitoring import Monitoring
+    from server.admin.http.connection import RequestHandler
+    from server.admin.monitoring import MonitoringPages
     from server.process.file_watch import FileWatch
     from server.transports.descriptor_reserve import DescriptorReserve
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _STOP_SECONDS: Final = 5.0
 
 
-class AdminError(Exception):
+class AdminInterfaceError(Exception):
     """The admin interface cannot be opened. The text says where and why."""
 
 
@@ -51,11 +51,11 @@ class AdminInterface:
     def __init__(
         self,
         admin: AdminSpec,
-        answer: Answer,
-        monitoring: Monitoring,
+        answer: RequestHandler,
+        monitoring: MonitoringPages,
         headers: list[tuple[str, str]],
         descriptors: DescriptorReserve,
-        log: Log,
+        log: ServerLog,
     ) -> None:
         self._admin = admin
         self._log = log
@@ -79,12 +79,12 @@ class AdminInterface:
             if self._admin.tls is not None:
                 self._context = make_server_context(self._admin.tls)
         except TlsError as error:
-            raise AdminError(f"{where} cannot be secured: {error}") from None
+            raise AdminInterfaceError(f"{where} cannot be secured: {error}") from None
         try:
             self._sockets = listen_on_inet(address, reuse_address=True)
         except OSError as error:
             reason = error.strerror or error
-            raise AdminError(f"{where} cannot listen on {address}: {reason}") from None
+            raise AdminInterfaceError(f"{where} cannot listen on {address}: {reason}") from None
 
     def serve(self) -> None:
         """Answer requests from now on."""

@@ -19,33 +19,33 @@ import msgspec
 
 from server.admin.documents import json_form
 from server.admin.documents.values import text_of
-from server.admin.http.events import STILL_THERE, event
-from server.admin.http.messages import Refusal
-from server.admin.tree import Node, Place, Tree, link
-from server.statistics.schema import Resource, Value
+from server.admin.http.events import KEEPALIVE_COMMENT, event
+from server.admin.http.messages import HttpError
+from server.admin.tree import TreeTarget, TreeNode, SnapshotTree, link
+from server.statistics.schema import Resource, StatisticValue
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
-    from server.statistics.sample import Snapshot
-    from server.statistics.statistics_thread import Keeper
+    from server.statistics.sample import StatisticsSnapshot
+    from server.statistics.statistics_thread import StatisticsThread
 
-MOST_WATCHERS: Final = 100
+MAX_WATCHERS: Final = 100
 
 _BEAT_SECONDS: Final = 15.0
 """How often a watcher is sent something, to detect that it has gone."""
 
 
-class Watching:
+class LiveUpdates:
     """Sends changes to watchers. Created on the event loop that it is used on.
 
     Args:
         statistics: notifies of samples.
     """
 
-    def __init__(self, statistics: Keeper) -> None:
+    def __init__(self, statistics: StatisticsThread) -> None:
         self._loop = asyncio.get_running_loop()
         self._coming: asyncio.Future[None] = self._loop.create_future()
-        self._latest: Snapshot | None = statistics.latest
+        self._latest: StatisticsSnapshot | None = statistics.latest
         self._watchers = 0
         self._told: dict[tuple[int, int, str, frozenset[str]], bytes] = {}
         self._stop = statistics.watch(self._sample)
@@ -55,7 +55,7 @@ class Watching:
         self._stop()
         self._coming.cancel()
 
-    def begin(self, node: Node, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
+    def begin(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
         """Return the stream of events for a watcher, from now on.
 
         Args:
@@ -65,38 +65,38 @@ class Watching:
         Raises:
             Refusal: there are too many watchers already.
         """
-        if self._watchers >= MOST_WATCHERS:
-            raise Refusal(503, f"{MOST_WATCHERS} watch already: that is as many as may.")
+        if self._watchers >= MAX_WATCHERS:
+            raise HttpError(503, f"{MAX_WATCHERS} watch already: that is as many as may.")
         return self._events(node, hidden)
 
-    def _sample(self, snapshot: Snapshot) -> None:
+    def _sample(self, snapshot: StatisticsSnapshot) -> None:
         """Pass on a new sample to the event loop; called on the thread of statistics."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._tell, snapshot)
 
-    def _tell(self, snapshot: Snapshot) -> None:
+    def _tell(self, snapshot: StatisticsSnapshot) -> None:
         self._latest = snapshot
         self._told.clear()
         coming, self._coming = self._coming, self._loop.create_future()
         if not coming.done():
             coming.set_result(None)
 
-    async def _events(self, node: Node, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
-        def is_shown(place: Place) -> bool:
+    async def _events(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
+        def is_shown(place: TreeNode) -> bool:
             return place.path not in hidden
 
         self._watchers += 1
         try:
             while self._latest is None:
                 yield await self._beat()
-            tree = Tree(self._latest)
+            tree = SnapshotTree(self._latest)
             moment = to_text(tree.snapshot.timestamp)
             yield event("node", json_form.render(tree, node, is_shown).decode(), moment)
             while tree.is_there(node):
                 if self._latest is tree.snapshot:
                     yield await self._beat()
                     continue
-                before, tree = tree, Tree(self._latest)
+                before, tree = tree, SnapshotTree(self._latest)
                 yield self._change(before, tree, node, hidden, is_shown)
             yield event("gone", "{}")
         finally:
@@ -104,7 +104,7 @@ class Watching:
 
     async def _beat(self) -> bytes:
         """Wait for a sample or the heartbeat interval; return the bytes to send."""
-        return b"" if await self.next_sample(_BEAT_SECONDS) else STILL_THERE
+        return b"" if await self.next_sample(_BEAT_SECONDS) else KEEPALIVE_COMMENT
 
     async def next_sample(self, seconds: float) -> bool:
         """Wait for a sample, and return whether one has come in time."""
@@ -115,11 +115,11 @@ class Watching:
 
     def _change(
         self,
-        before: Tree,
-        after: Tree,
-        node: Node,
+        before: SnapshotTree,
+        after: SnapshotTree,
+        node: TreeTarget,
         hidden: frozenset[str],
-        is_shown: Callable[[Place], bool],
+        is_shown: Callable[[TreeNode], bool],
     ) -> bytes:
         key = before.snapshot.timestamp, after.snapshot.timestamp, node.path, hidden
         told = self._told.get(key)
@@ -135,7 +135,7 @@ class Watching:
         return told
 
 
-def _places(place: Place, is_shown: Callable[[Place], bool]) -> Iterator[tuple[Place, Resource]]:
+def _places(place: TreeNode, is_shown: Callable[[TreeNode], bool]) -> Iterator[tuple[TreeNode, Resource]]:
     if place.resource is not None:
         yield place, place.resource
     for below in place.children.values():
@@ -144,7 +144,7 @@ def _places(place: Place, is_shown: Callable[[Place], bool]) -> Iterator[tuple[P
 
 
 def _changed(
-    before: Tree, after: Tree, node: Node, is_shown: Callable[[Place], bool]
+    before: SnapshotTree, after: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
 ) -> Iterator[tuple[str, str]]:
     """Yield the paths of changed values below a node, with the new values."""
     if node.id is not None or node.field is not None:
@@ -165,8 +165,8 @@ def _changed(
 def _differing(
     resource: Resource,
     identity: str | None,
-    earlier: tuple[Value, ...] | None,
-    values: tuple[Value, ...],
+    earlier: tuple[StatisticValue, ...] | None,
+    values: tuple[StatisticValue, ...],
     wanted: str | None = None,
 ) -> Iterator[tuple[str, str]]:
     path = link(["amps", *resource.path.split("/"), *([] if identity is None else [identity])])
@@ -176,7 +176,7 @@ def _differing(
 
 
 def _gone(
-    before: Tree, after: Tree, node: Node, is_shown: Callable[[Place], bool]
+    before: SnapshotTree, after: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
 ) -> Iterator[str]:
     """Yield the paths below a node that are gone."""
     if node.id is not None or node.field is not None:
@@ -186,4 +186,4 @@ def _gone(
             there = after.entries(place)
             for identity in before.entries(place):
                 if identity not in there:
-                    yield Node(place, identity).path
+                    yield TreeTarget(place, identity).path

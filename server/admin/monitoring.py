@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Final
 from server.admin.documents import html_form, json_form, over_time, rnc, xml_form
 from server.admin.documents.values import text_of
 from server.admin.http.events import EVENT_STREAM
-from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
-from server.admin.live_updates import Watching
-from server.admin.paths import taken_apart
-from server.admin.time_range import Moments, read_moments
-from server.admin.tree import INSTANCE, MOMENT, ROOT, Node, NothingThere, Place, Tree, near
+from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.live_updates import LiveUpdates
+from server.admin.paths import split_path_format
+from server.admin.time_range import TimeRange, read_moments
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT, TreeTarget, PathNotFoundError, TreeNode, SnapshotTree, near
 from server.statistics.resources import CLIENTS
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.history import Past
-    from server.statistics.sample import Snapshot
-    from server.statistics.statistics_thread import Keeper
+    from server.admin.access import AccessControl, Requester
+    from server.admin.history import HistoryPages
+    from server.statistics.sample import StatisticsSnapshot
+    from server.statistics.statistics_thread import StatisticsThread
 
 CONFIGURATION: Final = "config.xml"
 DETAILS: Final = "details"
@@ -47,7 +47,7 @@ _MOST_BYTES_KEPT: Final = 64 * 1024 * 1024
 """Documents, and bytes of them, that are cached until the next sample."""
 
 
-class Monitoring:
+class MonitoringPages:
     """Answers requests for paths below /amps.
 
     Args:
@@ -56,24 +56,24 @@ class Monitoring:
         access: checks the visitor's entitlement.
     """
 
-    def __init__(self, statistics: Keeper, past: Past, access: Access) -> None:
+    def __init__(self, statistics: StatisticsThread, past: HistoryPages, access: AccessControl) -> None:
         self._statistics = statistics
         self._past = past
         self._access = access
-        self._watching: Watching | None = None
-        self._kept: dict[tuple[str, str, frozenset[str]], Document] = {}
-        self._kept_of: Snapshot | None = None
+        self._watching: LiveUpdates | None = None
+        self._kept: dict[tuple[str, str, frozenset[str]], HttpDocument] = {}
+        self._kept_of: StatisticsSnapshot | None = None
 
     def begin(self) -> None:
         """Start watching samples; called on the event loop."""
-        self._watching = Watching(self._statistics)
+        self._watching = LiveUpdates(self._statistics)
 
     def close(self) -> None:
         """Stop watching; called before the event loop ends."""
         if self._watching is not None:
             self._watching.close()
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Answer a request.
 
         Raises:
@@ -81,8 +81,8 @@ class Monitoring:
         """
         moments = read_moments(request.query)
         names = request.segments
-        if taken_apart(names) == ((ROOT,), "rnc"):
-            return Response(Document(rnc.render(), _RNC))
+        if split_path_format(names) == ((ROOT,), "rnc"):
+            return HttpResponse(HttpDocument(rnc.render(), _RNC))
         if moments is not None and not moments.is_one:
             return await self._over_time(names, moments, visitor)
         tree = await self.latest() if moments is None else await self._past.tree_at(moments.first)
@@ -93,18 +93,18 @@ class Monitoring:
                 node, hidden | _unwatched(node, request.query["watch"], hidden)
             )
             unbuffered = ("X-Accel-Buffering", "no")  # of proxies
-            return Response(events, content_type=EVENT_STREAM, headers=[unbuffered])
-        return Response(self._document(tree, node, form, hidden))
+            return HttpResponse(events, content_type=EVENT_STREAM, headers=[unbuffered])
+        return HttpResponse(self._document(tree, node, form, hidden))
 
     async def _over_time(
-        self, names: Sequence[str], moments: Moments, visitor: Visitor
-    ) -> Response:
+        self, names: Sequence[str], moments: TimeRange, visitor: Requester
+    ) -> HttpResponse:
         tree = await self.latest()
         node, form = await self._find(tree, names, visitor, has_gone=True)
         await self._hidden(visitor, node)
         return await self._past.leaf(tree, node, form, moments)
 
-    async def latest(self) -> Tree:
+    async def latest(self) -> SnapshotTree:
         """Return the tree of the last sample, after waiting for the first one if needed.
 
         Raises:
@@ -115,12 +115,12 @@ class Monitoring:
         snapshot = self._statistics.latest
         if snapshot is None:
             text = "The first sample is being taken. Try again in a moment."
-            raise Refusal(503, text, (("Retry-After", "1"),))
-        return Tree(snapshot)
+            raise HttpError(503, text, (("Retry-After", "1"),))
+        return SnapshotTree(snapshot)
 
     async def _find(
-        self, tree: Tree, names: Sequence[str], visitor: Visitor, *, has_gone: bool = False
-    ) -> tuple[Node, str]:
+        self, tree: SnapshotTree, names: Sequence[str], visitor: Requester, *, has_gone: bool = False
+    ) -> tuple[TreeTarget, str]:
         """Follow a path that may end with a form.
 
         Only a visitor that may see a path learns whether it exists: without entitlement to the
@@ -131,15 +131,15 @@ class Monitoring:
         """
         try:
             return _find(tree, names, has_gone=has_gone)
-        except NothingThere as nothing:
+        except PathNotFoundError as nothing:
             above = nothing.above
             await self._access.require(visitor, _resource((*above, *nothing.rest)))
             paths = {name: _resource((*above, name)) for name in nothing.near}
             hidden = await self._access.hidden(visitor, paths.values())
             close = [name for name, path in paths.items() if path not in hidden]
-            raise _not_found(NothingThere(above, nothing.rest, close)) from None
+            raise _not_found(PathNotFoundError(above, nothing.rest, close)) from None
 
-    async def _hidden(self, visitor: Visitor, node: Node) -> frozenset[str]:
+    async def _hidden(self, visitor: Requester, node: TreeTarget) -> frozenset[str]:
         """Return the places at and below a node that the visitor may not see.
 
         Raises:
@@ -152,7 +152,7 @@ class Monitoring:
 
     # documents
 
-    def _document(self, tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Document:
+    def _document(self, tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]) -> HttpDocument:
         if tree.snapshot is not self._statistics.latest:
             return _render(tree, node, form, hidden)
         if tree.snapshot is not self._kept_of:
@@ -168,15 +168,15 @@ class Monitoring:
         return document
 
 
-def _find(tree: Tree, names: Sequence[str], *, has_gone: bool = False) -> tuple[Node, str]:
+def _find(tree: SnapshotTree, names: Sequence[str], *, has_gone: bool = False) -> tuple[TreeTarget, str]:
     """Follow a path that may end with a form; an id that looks like one with a form has priority.
 
     Raises:
         NothingThere: it leads nowhere.
     """
-    stem, form = taken_apart(names)
+    stem, form = split_path_format(names)
     if form:
-        with suppress(NothingThere):
+        with suppress(PathNotFoundError):
             return tree.find(names), ""
     return tree.find(stem, has_gone=has_gone), form
 
@@ -186,20 +186,20 @@ def _resource(names: Iterable[str]) -> str:
     return "/" + "/".join(names)
 
 
-def _not_found(nothing: NothingThere) -> Refusal:
+def _not_found(nothing: PathNotFoundError) -> HttpError:
     there = f"What there is: {nothing.path}" if nothing.path else f"Begin with /{ROOT}"
     end = "" if nothing.near else "."
-    return Refusal(404, f"{nothing}{end} {there}")
+    return HttpError(404, f"{nothing}{end} {there}")
 
 
-def _below(place: Place) -> list[Place]:
+def _below(place: TreeNode) -> list[TreeNode]:
     found = []
     for child in place.children.values():
         found += [child, *_below(child)]
     return found
 
 
-def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Document:
+def _render(tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]) -> HttpDocument:
     """Return the document of a node.
 
     Raises:
@@ -207,24 +207,24 @@ def _render(tree: Tree, node: Node, form: str, hidden: frozenset[str]) -> Docume
     """
     is_shown = partial(_is_shown, hidden)
     if form == "json":
-        return Document(json_form.render(tree, node, is_shown), JSON)
+        return HttpDocument(json_form.render(tree, node, is_shown), JSON)
     if form == "xml":
-        return Document(xml_form.render(tree, node, is_shown), XML)
+        return HttpDocument(xml_form.render(tree, node, is_shown), XML)
     moment = to_text(tree.snapshot.timestamp)
     if form == "csv" and node.field is not None:
         written = over_time.FORMS["csv"]
         line = written.value(moment, text_of(node.field, tree.value(node)))
-        return Document(line.encode(errors="replace"), written.content_type)
+        return HttpDocument(line.encode(errors="replace"), written.content_type)
     if form:
         what = "for single values" if form == "csv" else "the schema of all XML, at /amps.rnc"
-        raise Refusal(404, f"{node.path} has no .{form}: that is {what}. Expected .json or .xml.")
+        raise HttpError(404, f"{node.path} has no .{form}: that is {what}. Expected .json or .xml.")
     if node.field is not None:
-        return Document(html_form.leaf(text_of(node.field, tree.value(node))), HTML)
+        return HttpDocument(html_form.leaf(text_of(node.field, tree.value(node))), HTML)
     shown = [] if node.id is not None else list(filter(is_shown, node.place.children.values()))
-    return Document(html_form.node(tree, node, moment, shown, _besides(node)), HTML)
+    return HttpDocument(html_form.node(tree, node, moment, shown, _besides(node)), HTML)
 
 
-def _unwatched(node: Node, wanted: str, hidden: frozenset[str]) -> frozenset[str]:
+def _unwatched(node: TreeTarget, wanted: str, hidden: frozenset[str]) -> frozenset[str]:
     """Return the places below a node that are not watched, if the watcher names some of them.
 
     Args:
@@ -244,7 +244,7 @@ def _unwatched(node: Node, wanted: str, hidden: frozenset[str]) -> frozenset[str
         if node.id is not None or path not in every:
             close = [one.removeprefix(f"{node.place.path}/") for one in near(path, every - hidden)]
             meant = f"; did you mean {' or '.join(close)}?" if close else ""
-            raise Refusal(400, f"There is no {name!r} to watch in {node.path}{meant}")
+            raise HttpError(400, f"There is no {name!r} to watch in {node.path}{meant}")
         watched.add(path)
     return frozenset(path for path in every if not any(_on_one_way(path, one) for one in watched))
 
@@ -254,14 +254,14 @@ def _on_one_way(path: str, other: str) -> bool:
     return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
-def _is_shown(hidden: frozenset[str], place: Place) -> bool:
+def _is_shown(hidden: frozenset[str], place: TreeNode) -> bool:
     return place.path not in hidden
 
 
-def _besides(node: Node) -> list[str]:
+def _besides(node: TreeTarget) -> list[str]:
     """Return the names of resources at a node that are no part of samples."""
     if node.place.path == INSTANCE:
-        return [CONFIGURATION, FILTERS, MOMENT]
+        return [CONFIGURATION, FILTERS, TIMESTAMP_FIELD]
     if node.id is None:
         return []
     return {QUEUES: [DETAILS], CLIENTS.path: [EXPLANATION]}.get(node.place.path, [])

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from server.admin.documents import html_form
-from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
+from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
-from server.admin.tree import INSTANCE, PLACES, ROOT, Node
+from server.admin.tree import INSTANCE, TREE_NODES, ROOT, TreeTarget
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
-    from server.admin.access import Access, Visitor
-    from server.admin.engine_calls import EngineSide
-    from server.admin.monitoring import Monitoring
+    from server.admin.access import AccessControl, Requester
+    from server.admin.engine_calls import EngineCalls
+    from server.admin.monitoring import MonitoringPages
 
 QueueDetails = Callable[[str, str], "dict[str, object] | None"]
 """Returns a queue's details by its message type and name; called on the engine's thread."""
 
 
-class FirstPage:
+class RootPage:
     """`/`: a sign of life, and links to the rest.
 
     Programs search its source for `__sql=true`, which tells that there is a transport for queries.
@@ -46,14 +46,14 @@ class FirstPage:
             "</ul></main>",
         ]
         source = f'<meta name="console" content="__sql={"true" if has_queries else "false"}">'
-        self._document = Document(html_form.page(spec.name, lines, source), HTML)
+        self._document = HttpDocument(html_form.page(spec.name, lines, source), HTML)
 
-    async def answer(self, _request: Request, _visitor: Visitor) -> Response:
+    async def answer(self, _request: HttpRequest, _visitor: Requester) -> HttpResponse:
         """Return the page."""
-        return Response(self._document)
+        return HttpResponse(self._document)
 
 
-class ConfigurationText:
+class ConfigurationPage:
     """The configuration that the instance runs, as its author spelled it.
 
     Args:
@@ -61,22 +61,22 @@ class ConfigurationText:
         access: checks the visitor's entitlement.
     """
 
-    def __init__(self, text: str, access: Access) -> None:
-        self._document = Document(text.encode(), XML)
+    def __init__(self, text: str, access: AccessControl) -> None:
+        self._document = HttpDocument(text.encode(), XML)
         self._read = formatdate(time.time(), usegmt=True)
         self._access = access
 
-    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the configuration.
 
         Raises:
             Refusal: the visitor may not see it.
         """
         await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
-        return Response(self._document, last_modified=self._read)
+        return HttpResponse(self._document, last_modified=self._read)
 
 
-class QueueState:
+class QueueStatePage:
     """The present state of a queue, in more detail than samples have.
 
     Args:
@@ -88,9 +88,9 @@ class QueueState:
 
     def __init__(
         self,
-        monitoring: Monitoring,
-        access: Access,
-        engine_side: EngineSide,
+        monitoring: MonitoringPages,
+        access: AccessControl,
+        engine_side: EngineCalls,
         details: QueueDetails,
     ) -> None:
         self._monitoring = monitoring
@@ -98,7 +98,7 @@ class QueueState:
         self._engine_side = engine_side
         self._details = details
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return a queue's state; other paths below queues are the tree's.
 
         Raises:
@@ -109,21 +109,21 @@ class QueueState:
             return await self._monitoring.answer(request, visitor)
         identity = names[-2]
         tree = await self._monitoring.latest()
-        node = Node(PLACES[QUEUES], identity)
+        node = TreeTarget(TREE_NODES[QUEUES], identity)
         await self._access.require(visitor, "/" + "/".join([*node.names, DETAILS]))
         values = tree.values(node)
         if values is None or node.place.resource is None:
             every = "/".join(_QUEUES)
-            raise Refusal(404, f"There is no queue {identity!r}; /{every} has them all.")
+            raise HttpError(404, f"There is no queue {identity!r}; /{every} has them all.")
         fields = [field.name for field in node.place.resource.fields]
         known = dict(zip(fields, map(str, values), strict=True))
         found = await self._engine_side.ask(
             lambda: self._details(known["message_type"], known["topic"])
         )
         if found is None:
-            raise Refusal(404, f"There is no queue {identity!r} any more.")
+            raise HttpError(404, f"There is no queue {identity!r} any more.")
         content = msgspec.json.encode(_as_texts(found))
-        return Response(Document(content, JSON), headers=[("Cache-Control", "no-store")])
+        return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])
 
 
 _QUEUES = (ROOT, *QUEUES.split("/"))

@@ -9,7 +9,7 @@ FORMS: Final = ("json", "xml", "csv", "rnc")
 """Suffixes of paths."""
 
 
-def taken_apart(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def split_path_format(names: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Return the path without the form, and the form; empty for a page.
 
     Args:

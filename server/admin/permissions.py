@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.security.deferred import mapped
-from server.security.permissions import STRANGER, Permission
+from server.security.permissions import UNKNOWN_USER_PERMIT, Permission
 
 if TYPE_CHECKING:
-    from server.security.deferred import Later
+    from server.security.deferred import AnswerOrFuture
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
 
@@ -27,14 +27,14 @@ _IDLE_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class _Visitor:
+class _PermissionEntry:
     """A visitor's permissions, and the time of their last request."""
 
     permissions: Permissions
     seen: float
 
 
-class VisitorPermissions:
+class AdminPermissionCache:
     """Caches the permissions of present users.
 
     Args:
@@ -49,10 +49,10 @@ class VisitorPermissions:
         self.times_forgotten = 0
         self._entitlement = entitlement
         self._idle = idle
-        self._known: OrderedDict[str, _Visitor] = OrderedDict()
+        self._known: OrderedDict[str, _PermissionEntry] = OrderedDict()
         self._is_watched = False
 
-    def find(self, user: str) -> Later[Permissions]:
+    def find(self, user: str) -> AnswerOrFuture[Permissions]:
         """Return the permissions of a user."""
         known = self._known.get(user)
         if known is not None:
@@ -73,12 +73,12 @@ class VisitorPermissions:
         self._entitlement.forget(user)
 
     def _keep(self, user: str, permissions: Permissions) -> Permissions:
-        if permissions.permit(Permission.READ_ADMIN, "") is STRANGER:
+        if permissions.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT:
             return permissions  # not cached: the module learns them at the user's next logon
         before = self._known.pop(user, None)
         if before is not None:  # two requests have asked at the same time
             before.permissions.leave()
-        self._known[user] = _Visitor(permissions, asyncio.get_running_loop().time())
+        self._known[user] = _PermissionEntry(permissions, asyncio.get_running_loop().time())
         if len(self._known) > _MOST_USERS:
             self._known.popitem(last=False)[1].permissions.leave()
         self._watch()

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.admin.documents.html_form import STYLE_SOURCE
-from server.admin.http.messages import Document, Refusal, Request, Response, say
+from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse, say
 from server.admin.paths import FORMS
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec
-    from server.admin.access import Access, Visitor
-    from server.admin.csrf import CrossSite
+    from server.admin.access import AccessControl, Requester
+    from server.admin.csrf import CsrfProtection
 
-READING: Final = ("GET", "HEAD")
+READ_METHODS: Final = ("GET", "HEAD")
 
 _POLICY: Final = (
     f"default-src 'none'; style-src {STYLE_SOURCE}; base-uri 'none'; form-action 'self'; "
@@ -28,21 +28,21 @@ _POLICY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class HttpRoute:
     """Maps a path to its handler.
 
     Attributes:
         names: the parts of the path.
-        answer: answers requests for it; it checks the visitor's entitlement by `Access`.
+        answer: answers requests for it; it checks the visitor's entitlement by `AccessControl`.
         leads_on: whether it is for all paths below as well, with or without a form at the end.
         methods: the methods that it accepts.
         is_public: whether pages of all sites may read it, also where no credentials are checked.
     """
 
     names: tuple[str, ...]
-    answer: Callable[[Request, Visitor], Awaitable[Response]]
+    answer: Callable[[HttpRequest, Requester], Awaitable[HttpResponse]]
     leads_on: bool = False
-    methods: Sequence[str] = READING
+    methods: Sequence[str] = READ_METHODS
     is_public: bool = False
 
     def is_for(self, segments: Sequence[str]) -> bool:
@@ -60,7 +60,7 @@ def _without_form(names: tuple[str, ...]) -> tuple[str, ...]:
     return (*names[:-1], stem) if form in FORMS else names
 
 
-class Site:
+class AdminSite:
     """Answers requests.
 
     Args:
@@ -69,24 +69,24 @@ class Site:
         cross_site: restricts requests from other sites.
     """
 
-    def __init__(self, routes: Sequence[Route], access: Access, cross_site: CrossSite) -> None:
+    def __init__(self, routes: Sequence[HttpRoute], access: AccessControl, cross_site: CsrfProtection) -> None:
         self._routes = sorted(routes, key=lambda route: len(route.names), reverse=True)
         self._access = access
         self._cross_site = cross_site
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request; a refusal is an answer, too."""
         is_public = False
         try:
             route = next((one for one in self._routes if one.is_for(request.segments)), None)
             is_public = route is not None and route.is_public
             response = await self._answer(request, route)
-        except Refusal as refusal:
+        except HttpError as refusal:
             response = say(refusal.status, str(refusal), refusal.headers)
         self._cross_site.grant(request, response, is_public=is_public)
         return response
 
-    async def _answer(self, request: Request, route: Route | None) -> Response:
+    async def _answer(self, request: HttpRequest, route: HttpRoute | None) -> HttpResponse:
         """Answer a request.
 
         Args:
@@ -98,17 +98,17 @@ class Site:
         """
         if route is None or not route.is_public:
             self._cross_site.refuse_reader(request)
-        methods = READING if route is None else route.methods
+        methods = READ_METHODS if route is None else route.methods
         allowed = ("Allow", ", ".join([*methods, "OPTIONS"]))
         if request.method == "OPTIONS":
-            return Response(Document(b"", ""), 204, headers=[allowed])
+            return HttpResponse(HttpDocument(b"", ""), 204, headers=[allowed])
         if request.method not in methods:
-            raise Refusal(405, f"Expected {' or '.join(methods)}.", (allowed,))
+            raise HttpError(405, f"Expected {' or '.join(methods)}.", (allowed,))
         visitor = await self._access.admit(request)
         if route is None:
-            raise Refusal(404, f"There is no {request.path}. What there is begins with /amps.")
+            raise HttpError(404, f"There is no {request.path}. What there is begins with /amps.")
         response = await route.answer(request, visitor)
-        if not isinstance(response.body, Document):
+        if not isinstance(response.body, HttpDocument):
             response.body = self._until_sessions_end(response.body)
         cookies = self._access.cookie_of(visitor, request)
         has_own = any(name == "Cache-Control" for name, _ in response.headers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from server.admin.http.messages import Refusal
+from server.admin.http.messages import HttpError
 from server.statistics.timestamps import from_text
 
 _EVER = 1 << 62
@@ -16,7 +16,7 @@ _EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class TimeRange:
     """A range of time, both ends included, in timestamps of the statistics.
 
     Attributes:
@@ -33,7 +33,7 @@ class Moments:
         return self.first == self.last
 
 
-def read_moments(query: Mapping[str, str]) -> Moments | None:
+def read_moments(query: Mapping[str, str]) -> TimeRange | None:
     """Return the time range of a request; None for now.
 
     Raises:
@@ -41,9 +41,9 @@ def read_moments(query: Mapping[str, str]) -> Moments | None:
     """
     if "t0" not in query and "t1" not in query:
         return None
-    moments = Moments(_read(query, "t0", 0), _read(query, "t1", _EVER))
+    moments = TimeRange(_read(query, "t0", 0), _read(query, "t1", _EVER))
     if moments.first > moments.last:
-        raise Refusal(400, "t0 is later than t1: expected the beginning in t0, the end in t1.")
+        raise HttpError(400, "t0 is later than t1: expected the beginning in t0, the end in t1.")
     return moments
 
 
@@ -53,7 +53,7 @@ def _read(query: Mapping[str, str], name: str, otherwise: int) -> int:
     try:
         return from_text(query[name])
     except ValueError:
-        raise Refusal(
+        raise HttpError(
             400,
             f"{name}={query[name]!r} is no time: expected YYYYMMDDThhmmss in UTC, with as many "
             "decimals as you like, such as 20230830T0 or 20230830T232500.5.",

@@ -2,7 +2,7 @@
 
 The tree has places, which follow from the description of all resources; a place is a resource, or
 leads to some. Below a place with entries are these, by their ids, and below an entry, or a
-resource that is one itself, its values. `Node` is any of these.
+resource that is one itself, its values. `TreeTarget` is any of these.
 
     /amps/instance/clients/12/bytes_in
           place            id field
@@ -19,20 +19,20 @@ from typing import Final
 from urllib.parse import quote
 
 from server.statistics.resources import RESOURCES
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Field, Resource, Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import ResourceField, Resource, StatisticValue
 
 ROOT: Final = "amps"
 
 INSTANCE: Final = "instance"
-MOMENT: Final = "timestamp"
+TIMESTAMP_FIELD: Final = "timestamp"
 """A further value of the instance: the moments of samples."""
 
 _ALIASES: Final = {"host/cpu": "cpus", "instance/message_type": "message_types"}
 """Names that the Monitoring Guide has for places, besides those that documents have."""
 
 
-class NothingThere(Exception):
+class PathNotFoundError(Exception):
     """A path leads nowhere.
 
     Attributes:
@@ -59,7 +59,7 @@ class NothingThere(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class TreeNode:
     """A place of the tree.
 
     Attributes:
@@ -70,7 +70,7 @@ class Place:
 
     path: str
     resource: Resource | None = field(repr=False, default=None)
-    children: dict[str, Place] = field(repr=False, default_factory=dict)
+    children: dict[str, TreeNode] = field(repr=False, default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -83,32 +83,32 @@ class Place:
         return self.resource is not None and bool(self.resource.entry)
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[ResourceField, ...]:
         """Its values, if it is one entry itself."""
         return () if self.resource is None or self.has_entries else self.resource.fields
 
 
-def _plant(resources: Iterable[Resource]) -> dict[str, Place]:
+def _plant(resources: Iterable[Resource]) -> dict[str, TreeNode]:
     """Return the places, by their paths."""
-    places = {"": Place("")}
+    places = {"": TreeNode("")}
     described = {resource.path: resource for resource in resources}
     for path in described:
         parts = path.split("/")
         for length in range(1, len(parts) + 1):
             place = "/".join(parts[:length])
             if place not in places:
-                places[place] = Place(place, described.get(place))
+                places[place] = TreeNode(place, described.get(place))
                 above = places["/".join(parts[: length - 1])]
                 above.children[parts[length - 1]] = places[place]
     return places
 
 
-PLACES: Final[Mapping[str, Place]] = _plant(RESOURCES)
+TREE_NODES: Final[Mapping[str, TreeNode]] = _plant(RESOURCES)
 """All places, by their paths below /amps."""
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeTarget:
     """The target of a path.
 
     Attributes:
@@ -117,9 +117,9 @@ class Node:
         field: one value of the entry, or of the place if that is one itself; None for all.
     """
 
-    place: Place
+    place: TreeNode
     id: str | None = None
-    field: Field | None = None
+    field: ResourceField | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def link(names: Iterable[str]) -> str:
     return "/" + "/".join(quote(name, safe="!", errors="replace") for name in names)
 
 
-class Tree:
+class SnapshotTree:
     """A snapshot, as a tree.
 
     Args:
@@ -149,32 +149,32 @@ class Tree:
         snapshot: see above.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: StatisticsSnapshot) -> None:
         self.snapshot: Final = snapshot
 
-    def entries(self, place: Place) -> Mapping[str, tuple[Value, ...]]:
+    def entries(self, place: TreeNode) -> Mapping[str, tuple[StatisticValue, ...]]:
         """Return the entries of a place, by their ids."""
         return {} if place.resource is None else self.snapshot.entries.get(place.resource.path, {})
 
-    def values(self, node: Node) -> tuple[Value, ...] | None:
+    def values(self, node: TreeTarget) -> tuple[StatisticValue, ...] | None:
         """Return the values of an entry, or of a place that is one itself; None for none."""
         entries = self.entries(node.place)
         if node.id is not None:
             return entries.get(node.id)
         return None if node.place.has_entries else next(iter(entries.values()), None)
 
-    def value(self, node: Node) -> Value | None:
+    def value(self, node: TreeTarget) -> StatisticValue | None:
         """Return the value of a node that is one; None if it has gone."""
         values = self.values(node)
         if values is None or node.field is None or node.place.resource is None:
             return None
         return values[node.place.resource.fields.index(node.field)]
 
-    def is_there(self, node: Node) -> bool:
+    def is_there(self, node: TreeTarget) -> bool:
         """Return whether a node exists; places always do."""
         return node.id is None or node.id in self.entries(node.place)
 
-    def find(self, names: Sequence[str], *, has_gone: bool = False) -> Node:
+    def find(self, names: Sequence[str], *, has_gone: bool = False) -> TreeTarget:
         """Follow a path.
 
         Args:
@@ -186,8 +186,8 @@ class Tree:
         """
         head = names[0] if names else ""
         if head != ROOT:
-            raise NothingThere((), names or [""], near(head, [ROOT]))
-        place = PLACES[""]
+            raise PathNotFoundError((), names or [""], near(head, [ROOT]))
+        place = TREE_NODES[""]
         rest = list(names[1:])
         while rest and (below := self._below(place, rest[0])) is not None:
             place = below
@@ -197,25 +197,25 @@ class Tree:
             identity = rest.pop(0)
             if not has_gone and identity not in self.entries(place):
                 close = near(identity, self.entries(place))
-                raise NothingThere(Node(place).names, [identity, *rest], close)
-        node = Node(place, identity)
+                raise PathNotFoundError(TreeTarget(place).names, [identity, *rest], close)
+        node = TreeTarget(place, identity)
         return self._value_below(node, rest) if rest else node
 
-    def _below(self, place: Place, name: str) -> Place | None:
+    def _below(self, place: TreeNode, name: str) -> TreeNode | None:
         alias = _ALIASES.get(f"{place.path}/{name}", name)
         return place.children.get(alias)
 
-    def _value_below(self, node: Node, rest: Sequence[str]) -> Node:
+    def _value_below(self, node: TreeTarget, rest: Sequence[str]) -> TreeTarget:
         resource = node.place.resource
         fields = () if resource is None else resource.fields
         if len(rest) == 1:
             for one in fields:
                 if one.name == rest[0]:
-                    return Node(node.place, node.id, one)
+                    return TreeTarget(node.place, node.id, one)
         if rest[0] in {one.name for one in fields}:
-            raise NothingThere((*node.names, rest[0]), rest[1:], ())
+            raise PathNotFoundError((*node.names, rest[0]), rest[1:], ())
         names = [*node.place.children, *(one.name for one in fields)]
-        raise NothingThere(node.names, rest, near(rest[0], names))
+        raise PathNotFoundError(node.names, rest, near(rest[0], names))
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from server.app.wiring.access_explanation import Entrance, Module, Right
+    from server.app.wiring.access_explanation import AccessPoint, ModuleReport, AccessDecision
     from server.security.permissions import Permit
 
 
-def as_text(user: str, path: str, entrances: Sequence[Entrance]) -> str:
+def as_text(user: str, path: str, entrances: Sequence[AccessPoint]) -> str:
     """Return a block of text for each transport, with a line for each operation of the user."""
     blocks = [[f"user {user!r} of {path}"], *(list(_entrance(user, one)) for one in entrances)]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _entrance(user: str, entrance: Entrance) -> Iterator[str]:
+def _entrance(user: str, entrance: AccessPoint) -> Iterator[str]:
     where = f" ({entrance.address})" if entrance.address else ""
     yield f"transport {entrance.transport}{where}"
     yield from _module("authentication", entrance.authentication)
@@ -35,7 +35,7 @@ def _entrance(user: str, entrance: Entrance) -> Iterator[str]:
         yield f"  {what:<{widths[0]}}  {allowed:<{widths[1]}}  {rule}".rstrip()
 
 
-def _module(kind: str, module: Module) -> Iterator[str]:
+def _module(kind: str, module: ModuleReport) -> Iterator[str]:
     name = f"{module.name}: " if module.name else ""
     library = f"{module.library}, " if module.library else ""
     yield f"  {kind:<14}  {name}{library}{module.help}"
@@ -55,7 +55,7 @@ def verdict(permit: Permit) -> str:
     return ", ".join(limits) or "yes"
 
 
-def as_json(user: str, path: str, entrances: Sequence[Entrance]) -> str:
+def as_json(user: str, path: str, entrances: Sequence[AccessPoint]) -> str:
     """Return the permissions as one JSON object."""
     content = {
         "user": user,
@@ -65,7 +65,7 @@ def as_json(user: str, path: str, entrances: Sequence[Entrance]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
-def _object(entrance: Entrance) -> dict[str, Any]:
+def _object(entrance: AccessPoint) -> dict[str, Any]:
     return {
         "transport": entrance.transport,
         "address": entrance.address,
@@ -77,14 +77,14 @@ def _object(entrance: Entrance) -> dict[str, Any]:
     }
 
 
-def _can_log_on(entrance: Entrance) -> bool | None:
+def _can_log_on(entrance: AccessPoint) -> bool | None:
     """Return whether a logon succeeds; None if that cannot be known here."""
     if not entrance.admits:
         return False
     return entrance.rights[0].permit.allowed if entrance.rights else None
 
 
-def _module_object(module: Module) -> dict[str, str]:
+def _module_object(module: ModuleReport) -> dict[str, str]:
     return {
         "module": module.name,
         "library": module.library,
@@ -93,7 +93,7 @@ def _module_object(module: Module) -> dict[str, str]:
     }
 
 
-def _right(right: Right) -> dict[str, Any]:
+def _right(right: AccessDecision) -> dict[str, Any]:
     permit = right.permit
     return {
         "what": right.what,

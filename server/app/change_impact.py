@@ -14,18 +14,18 @@ from server.app.change_impact_rules import (
     SECURITY,
     SECURITY_RULE,
     SETTINGS,
-    Case,
-    Concern,
-    Rule,
+    ChangeCase,
+    ImpactArea,
+    ImpactRule,
 )
 
 if TYPE_CHECKING:
-    from config_schema.settings import Change, Entry
+    from config_schema.settings import SettingChange, SettingsEntry
     from config_schema.spec import AdminSpec, InstanceSpec, TransportSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Consequence:
+class ChangeImpact:
     """The consequence of a change.
 
     Attributes:
@@ -33,11 +33,11 @@ class Consequence:
         text: the consequence in sentences; "" if the change explains itself.
     """
 
-    concern: Concern
+    concern: ImpactArea
     text: str
 
 
-def consequence_of(change: Change, old: InstanceSpec, new: InstanceSpec) -> Consequence:
+def find_change_impact(change: SettingChange, old: InstanceSpec, new: InstanceSpec) -> ChangeImpact:
     """Return the consequence of a change.
 
     Args:
@@ -47,14 +47,14 @@ def consequence_of(change: Change, old: InstanceSpec, new: InstanceSpec) -> Cons
     """
     concern, words = _rule(change)
     if any(map(_secures, (change.before, change.after), (old, new))):
-        concern = Concern.SECURITY
-    case = Case(change, old, new)
+        concern = ImpactArea.SECURITY
+    case = ChangeCase(change, old, new)
     if isinstance(words, str):
-        return Consequence(concern, words.format(old=case.before, new=case.after))
-    return Consequence(concern, words(case))
+        return ChangeImpact(concern, words.format(old=case.before, new=case.after))
+    return ChangeImpact(concern, words(case))
 
 
-def _rule(change: Change) -> Rule:
+def _rule(change: SettingChange) -> ImpactRule:
     path = (change.entries[-1].path if change.entries else change.path).removeprefix(f"{ROOT}/")
     if change.kind == "reordered":
         return REORDERED
@@ -67,7 +67,7 @@ def _rule(change: Change) -> Rule:
     return settings.get(change.key, settings.get(section, (_concern(path), "")))
 
 
-def _secures(entry: Entry | None, instance: InstanceSpec) -> bool:
+def _secures(entry: SettingsEntry | None, instance: InstanceSpec) -> bool:
     """Return whether a part is a module that authentication or entitlement uses."""
     if entry is None or not isinstance(entry.part, ModuleSpec):
         return False
@@ -78,7 +78,7 @@ def _secures(entry: Entry | None, instance: InstanceSpec) -> bool:
     return any(use is not None and use.module == entry.part.name for use in uses)
 
 
-def _concern(path: str) -> Concern:
+def _concern(path: str) -> ImpactArea:
     """Return the default concern of a part of the configuration."""
     found = (concern for start, concern in CONCERNS.items() if path.startswith(start))
-    return next(found, Concern.OPERATION)
+    return next(found, ImpactArea.OPERATION)

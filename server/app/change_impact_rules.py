@@ -24,11 +24,11 @@ from config_schema.spec import (
 )
 
 if TYPE_CHECKING:
-    from config_schema.settings import Change, Entry
+    from config_schema.settings import SettingChange, SettingsEntry
     from config_schema.spec import InstanceSpec
 
 
-class Concern(StrEnum):
+class ImpactArea(StrEnum):
     """The data, systems or people that a change concerns, the gravest first."""
 
     DATA = "data"
@@ -44,10 +44,10 @@ class Concern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ChangeCase:
     """A change, with the old and the new instance."""
 
-    change: Change
+    change: SettingChange
     old: InstanceSpec
     new: InstanceSpec
 
@@ -62,8 +62,8 @@ class Case:
         return self.change.new.text if self.change.new else ""
 
 
-Words = str | Callable[[Case], str]
-Rule = tuple[Concern, Words]
+ImpactText = str | Callable[[ChangeCase], str]
+ImpactRule = tuple[ImpactArea, ImpactText]
 
 
 # Sentences that depend on the rest of the configuration
@@ -74,7 +74,7 @@ def _rebuilt(topic: TopicSpec, instance: InstanceSpec) -> bool:
     return instance.is_journaled(topic.message_type, topic.name)
 
 
-def _topic_of(case: Case) -> tuple[TopicSpec, TopicSpec]:
+def _topic_of(case: ChangeCase) -> tuple[TopicSpec, TopicSpec]:
     before = case.change.before.part if case.change.before else None
     after = case.change.after.part if case.change.after else None
     if not isinstance(before, TopicSpec) or not isinstance(after, TopicSpec):
@@ -82,7 +82,7 @@ def _topic_of(case: Case) -> tuple[TopicSpec, TopicSpec]:
     return before, after
 
 
-def _refusal(case: Case, check: str) -> str:
+def _refusal(case: ChangeCase, check: str) -> str:
     """Return the effect on incoming replication links; empty if there can be none."""
     if not any(transport.is_replication for transport in case.new.transports):
         return ""
@@ -90,7 +90,7 @@ def _refusal(case: Case, check: str) -> str:
     return f" Instances that replicate it here fail the validation {check}{unless}."
 
 
-def _topic_added(case: Case) -> str:
+def _topic_added(case: ChangeCase) -> str:
     topic = case.change.after.part if case.change.after else None
     if not isinstance(topic, TopicSpec):
         return ""
@@ -111,7 +111,7 @@ def _point(topic: TopicSpec) -> str:
     return {"epoch": "its beginning on", "now": "now on"}[topic.recovery_point]
 
 
-def _topic_removed(case: Case) -> str:
+def _topic_removed(case: ChangeCase) -> str:
     topic = case.change.before.part if case.change.before else None
     if not isinstance(topic, TopicSpec):
         return ""
@@ -130,11 +130,11 @@ def _keeper(topic: TopicSpec, instance: InstanceSpec) -> str:
     return ""
 
 
-def _kind_changed(_: Case) -> str:
+def _kind_changed(_: ChangeCase) -> str:
     return "It is something else under the same name: what the old one has kept is not used."
 
 
-def _other_file(case: Case) -> str:
+def _other_file(case: ChangeCase) -> str:
     before, after = _topic_of(case)
     if after.file_name is None or before.file_name is None:
         return ""  # covered by the change of Durability
@@ -148,7 +148,7 @@ def _other_file(case: Case) -> str:
     return f"{left}{begins}; a file that does not exist is made {rest}. {keep}"
 
 
-def _other_keys(case: Case) -> str:
+def _other_keys(case: ChangeCase) -> str:
     _, after = _topic_of(case)
     refused = _refusal(case, "keys")
     if after.file_name is None:
@@ -164,27 +164,27 @@ def _other_keys(case: Case) -> str:
     return f"{keep} to begin with no records.{refused}"
 
 
-def _recorded(case: Case) -> str:
+def _recorded(case: ChangeCase) -> str:
     if _is_recorded(case.change.after, case.old):
         return "It was recorded already, by another Topic."
     return "It is recorded from the start on; what came before cannot be replayed."
 
 
-def _not_recorded(case: Case) -> str:
+def _not_recorded(case: ChangeCase) -> str:
     if _is_recorded(case.change.before, case.new):
         return "It is still recorded, by another Topic."
     gone = "It is not recorded any more: what comes cannot be replayed, nor brought back"
     return f"{gone} when the instance recovers.{_refusal(case, 'txlog')}"
 
 
-def _is_recorded(entry: Entry | None, instance: InstanceSpec) -> bool:
+def _is_recorded(entry: SettingsEntry | None, instance: InstanceSpec) -> bool:
     topic = entry.part if entry else None
     return isinstance(topic, JournaledTopicSpec) and instance.is_journaled(
         topic.message_type, topic.name
     )
 
 
-def _other_expiration(case: Case) -> str:
+def _other_expiration(case: ChangeCase) -> str:
     before, after = _topic_of(case)
     if not after.expiration_enabled:
         return "Nothing expires any more."
@@ -193,12 +193,12 @@ def _other_expiration(case: Case) -> str:
     return "Records that are stored keep the end that they have."
 
 
-def _queue_removed(case: Case) -> str:
+def _queue_removed(case: ChangeCase) -> str:
     left = "What nobody has acknowledged stays in the transaction log, and no consumer gets it."
     return f"{left}{_refusal(case, 'queue')}"
 
 
-def _other_durability(case: Case) -> str:
+def _other_durability(case: ChangeCase) -> str:
     before, after = _topic_of(case)
     if after.file_name is None:
         source = (
@@ -210,7 +210,7 @@ def _other_durability(case: Case) -> str:
     return _topic_added(case)
 
 
-def _queue_added(case: Case) -> str:
+def _queue_added(case: ChangeCase) -> str:
     queue = case.change.after.part if case.change.after else None
     if not isinstance(queue, QueueSpec):
         return ""
@@ -222,7 +222,7 @@ def _queue_added(case: Case) -> str:
     return f"It begins at its RecoveryPoint, {queue.recovery_point}."
 
 
-def _directory(case: Case) -> str:
+def _directory(case: ChangeCase) -> str:
     return (
         f"The log goes on with what is in {case.after}, and if nothing is there it begins empty: "
         "there is nothing to replay, queues are empty, publishers and other instances are not "
@@ -231,7 +231,7 @@ def _directory(case: Case) -> str:
     )
 
 
-def _renamed(case: Case) -> str:
+def _renamed(case: ChangeCase) -> str:
     log = case.new.transaction_log
     journals = (
         f" The journals in {log.journal_directory} are named after the instance: those of "
@@ -250,7 +250,7 @@ def _renamed(case: Case) -> str:
     )
 
 
-def _other_group(case: Case) -> str:
+def _other_group(case: ChangeCase) -> str:
     if not replicates(case.new):
         return ""
     group = case.old.group
@@ -262,7 +262,7 @@ def replicates(instance: InstanceSpec) -> bool:
     return bool(instance.replication) or any(one.is_replication for one in instance.transports)
 
 
-def _transport_gone(case: Case) -> str:
+def _transport_gone(case: ChangeCase) -> str:
     transport = case.change.before.part if case.change.before else None
     if not isinstance(transport, TransportSpec):
         return ""
@@ -271,7 +271,7 @@ def _transport_gone(case: Case) -> str:
     return f"Clients that connect to {_where(transport)} are refused the connection."
 
 
-def _transport_new(case: Case) -> str:
+def _transport_new(case: ChangeCase) -> str:
     transport = case.change.after.part if case.change.after else None
     if not isinstance(transport, TransportSpec):
         return ""
@@ -279,7 +279,7 @@ def _transport_new(case: Case) -> str:
     return f"{who} can connect to {_where(transport)}."
 
 
-def _moved(case: Case) -> str:
+def _moved(case: ChangeCase) -> str:
     transport = case.change.after.part if case.change.after else None
     replicates = isinstance(transport, TransportSpec) and transport.is_replication
     who = "Instances that replicate here" if replicates else "Clients"
@@ -290,7 +290,7 @@ def _where(transport: TransportSpec) -> str:
     return str(transport.inet_addr or transport.file_name)
 
 
-def _destination_new(case: Case) -> str:
+def _destination_new(case: ChangeCase) -> str:
     destination = case.change.after.part if case.change.after else None
     if not isinstance(destination, DestinationSpec):
         return ""
@@ -303,12 +303,12 @@ def _destination_new(case: Case) -> str:
     return f"{gets} already; no journal is removed before.{wait}"
 
 
-CONCERNS: Final[Mapping[str, Concern]] = {
-    "Transports": Concern.CLIENTS,
-    "Protocols": Concern.CLIENTS,
-    "MessageTypes": Concern.CLIENTS,
-    "SOW": Concern.CLIENTS,
-    "Replication": Concern.PEERS,
+CONCERNS: Final[Mapping[str, ImpactArea]] = {
+    "Transports": ImpactArea.CLIENTS,
+    "Protocols": ImpactArea.CLIENTS,
+    "MessageTypes": ImpactArea.CLIENTS,
+    "SOW": ImpactArea.CLIENTS,
+    "Replication": ImpactArea.PEERS,
 }
 SECURITY: Final = (
     "Authentication",
@@ -319,122 +319,122 @@ SECURITY: Final = (
     "AccessControlAllowOrigin",
     "TrustedAdmin",
 )
-SECURITY_RULE: Final[Rule] = (
-    Concern.SECURITY,
+SECURITY_RULE: Final[ImpactRule] = (
+    ImpactArea.SECURITY,
     "Who may connect, or what they may do, changes: ampServer --explain-access USER shows it.",
 )
-REORDERED: Final[Rule] = (
-    Concern.OPERATION,
+REORDERED: Final[ImpactRule] = (
+    ImpactArea.OPERATION,
     "They are used in this order: the first that fits or can be reached comes first.",
 )
 
 _QUEUES: Final = ("SOW/Queue", "SOW/LocalQueue", "SOW/GroupLocalQueue")
 _KEPT_KINDS: Final = ("SOW/Topic", "SOW/View", "SOW/ConflatedTopic", *_QUEUES)
 
-ENTRIES: Final[Mapping[tuple[str, str], Rule]] = {
-    ("added", "SOW/Topic"): (Concern.CLIENTS, _topic_added),
-    ("removed", "SOW/Topic"): (Concern.DATA, _topic_removed),
-    **{("changed", kind): (Concern.DATA, _kind_changed) for kind in _KEPT_KINDS},
-    **{("added", kind): (Concern.CLIENTS, _queue_added) for kind in _QUEUES},
-    **{("removed", kind): (Concern.DATA, _queue_removed) for kind in _QUEUES},
-    ("added", "SOW/View"): (Concern.CLIENTS, "It is computed from its topics at the start."),
-    ("removed", "SOW/View"): (Concern.CLIENTS, "Clients find nothing under its name."),
-    ("removed", "SOW/ConflatedTopic"): (Concern.CLIENTS, "Clients find nothing under its name."),
+ENTRIES: Final[Mapping[tuple[str, str], ImpactRule]] = {
+    ("added", "SOW/Topic"): (ImpactArea.CLIENTS, _topic_added),
+    ("removed", "SOW/Topic"): (ImpactArea.DATA, _topic_removed),
+    **{("changed", kind): (ImpactArea.DATA, _kind_changed) for kind in _KEPT_KINDS},
+    **{("added", kind): (ImpactArea.CLIENTS, _queue_added) for kind in _QUEUES},
+    **{("removed", kind): (ImpactArea.DATA, _queue_removed) for kind in _QUEUES},
+    ("added", "SOW/View"): (ImpactArea.CLIENTS, "It is computed from its topics at the start."),
+    ("removed", "SOW/View"): (ImpactArea.CLIENTS, "Clients find nothing under its name."),
+    ("removed", "SOW/ConflatedTopic"): (ImpactArea.CLIENTS, "Clients find nothing under its name."),
     ("added", "TransactionLog"): (
-        Concern.CLIENTS,
+        ImpactArea.CLIENTS,
         "Its topics are recorded from the start on; what came before cannot be replayed.",
     ),
     ("removed", "TransactionLog"): (
-        Concern.DATA,
+        ImpactArea.DATA,
         "Nothing is recorded any more, so that nothing can be replayed. The files stay.",
     ),
-    ("added", "TransactionLog/Topic"): (Concern.CLIENTS, _recorded),
-    ("removed", "TransactionLog/Topic"): (Concern.DATA, _not_recorded),
-    ("added", "Transports/Transport"): (Concern.CLIENTS, _transport_new),
-    ("removed", "Transports/Transport"): (Concern.CLIENTS, _transport_gone),
-    ("added", "Replication/Destination"): (Concern.PEERS, _destination_new),
+    ("added", "TransactionLog/Topic"): (ImpactArea.CLIENTS, _recorded),
+    ("removed", "TransactionLog/Topic"): (ImpactArea.DATA, _not_recorded),
+    ("added", "Transports/Transport"): (ImpactArea.CLIENTS, _transport_new),
+    ("removed", "Transports/Transport"): (ImpactArea.CLIENTS, _transport_gone),
+    ("added", "Replication/Destination"): (ImpactArea.PEERS, _destination_new),
     ("removed", "Replication/Destination"): (
-        Concern.PEERS,
+        ImpactArea.PEERS,
         "Nothing is sent to it any more, and no journal is kept for it.",
     ),
     ("added", "Replication/Destination/Topic"): (
-        Concern.PEERS,
+        ImpactArea.PEERS,
         "It is sent from where the destination has got to in the log; what is before is not.",
     ),
     ("removed", "Replication/Destination/Topic"): (
-        Concern.PEERS,
+        ImpactArea.PEERS,
         "It is not sent any more; what the destination has of it stays there.",
     ),
-    ("added", "Admin"): (Concern.OPERATION, "There is an admin interface, and statistics."),
+    ("added", "Admin"): (ImpactArea.OPERATION, "There is an admin interface, and statistics."),
     ("removed", "Admin"): (
-        Concern.OPERATION,
+        ImpactArea.OPERATION,
         "There is no admin interface any more: what monitors the instance gets no answer.",
     ),
-    ("added", "SOW/Topic/History"): (Concern.CLIENTS, "Past states are kept from the start on."),
-    ("removed", "SOW/Topic/History"): (Concern.DATA, "Past states cannot be queried any more."),
-    ("removed", "Logging/Target"): (Concern.OPERATION, "Nothing is written there any more."),
-    ("removed", "Actions/Action"): (Concern.OPERATION, "It does not run any more."),
-    ("added", "Actions/Action"): (Concern.OPERATION, "It runs from the start on."),
+    ("added", "SOW/Topic/History"): (ImpactArea.CLIENTS, "Past states are kept from the start on."),
+    ("removed", "SOW/Topic/History"): (ImpactArea.DATA, "Past states cannot be queried any more."),
+    ("removed", "Logging/Target"): (ImpactArea.OPERATION, "Nothing is written there any more."),
+    ("removed", "Actions/Action"): (ImpactArea.OPERATION, "It does not run any more."),
+    ("added", "Actions/Action"): (ImpactArea.OPERATION, "It runs from the start on."),
 }
 
-_KEYS: Final[Rule] = (Concern.DATA, _other_keys)
-_AT_START: Final[Rule] = (
-    Concern.OPERATION,
+_KEYS: Final[ImpactRule] = (ImpactArea.DATA, _other_keys)
+_AT_START: Final[ImpactRule] = (
+    ImpactArea.OPERATION,
     "It is built at the start; queries find the same as before.",
 )
-_FROM_NOW_ON: Final[Rule] = (
-    Concern.CLIENTS,
+_FROM_NOW_ON: Final[ImpactRule] = (
+    ImpactArea.CLIENTS,
     "It is for messages from the start on; records that are stored stay as they are.",
 )
-_NEW_FILES: Final[Rule] = (
-    Concern.OPERATION,
+_NEW_FILES: Final[ImpactRule] = (
+    ImpactArea.OPERATION,
     "A file that exists keeps its own; it counts for files that are made anew.",
 )
-_RECONNECT: Final[Rule] = (Concern.CLIENTS, _moved)
-_VIEW: Final[Rule] = (
-    Concern.CLIENTS,
+_RECONNECT: Final[ImpactRule] = (ImpactArea.CLIENTS, _moved)
+_VIEW: Final[ImpactRule] = (
+    ImpactArea.CLIENTS,
     "The view is computed anew at the start; its subscribers get other messages.",
 )
 
-_QUEUE_SETTINGS: Final[Mapping[str, Rule]] = {
+_QUEUE_SETTINGS: Final[Mapping[str, ImpactRule]] = {
     "RecoveryPoint": (
-        Concern.DATA,
+        ImpactArea.DATA,
         "The queue begins anew there: messages that were acknowledged may come again.",
     ),
     "UnderlyingTopic": (
-        Concern.DATA,
+        ImpactArea.DATA,
         "The queue takes its messages from elsewhere; what is left of {old} is not delivered.",
     ),
     "Semantics": (
-        Concern.DATA,
+        ImpactArea.DATA,
         "It decides whether a message that its consumer does not acknowledge comes again.",
     ),
-    "Filter": (Concern.CLIENTS, "It decides which messages are in the queue."),
+    "Filter": (ImpactArea.CLIENTS, "It decides which messages are in the queue."),
 }
 
-SETTINGS: Final[Mapping[str, Mapping[str, Rule]]] = {
+SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
     ROOT: {
-        "Name": (Concern.DATA, _renamed),
-        "Group": (Concern.PEERS, _other_group),
-        "ConfigValidation": (Concern.OPERATION, "It decides what is checked before the start."),
+        "Name": (ImpactArea.DATA, _renamed),
+        "Group": (ImpactArea.PEERS, _other_group),
+        "ConfigValidation": (ImpactArea.OPERATION, "It decides what is checked before the start."),
         "RegexTopicSupport": (
-            Concern.CLIENTS,
+            ImpactArea.CLIENTS,
             "It decides whether names of topics are taken for regular expressions everywhere.",
         ),
-        "ClientMessageAgeLimit": (Concern.CLIENTS, "Slow clients are disconnected after that."),
-        "MessageDiskPath": (Concern.OPERATION, "Make sure that there is room."),
+        "ClientMessageAgeLimit": (ImpactArea.CLIENTS, "Slow clients are disconnected after that."),
+        "MessageDiskPath": (ImpactArea.OPERATION, "Make sure that there is room."),
     },
     "SOW/Topic": {
-        "FileName": (Concern.DATA, _other_file),
-        "Durability": (Concern.DATA, _other_durability),
+        "FileName": (ImpactArea.DATA, _other_file),
+        "Durability": (ImpactArea.DATA, _other_durability),
         "Key": _KEYS,
         "KeyDomain": _KEYS,
         "KeyGenerator": _KEYS,
         "RecoveryPoint": (
-            Concern.OPERATION,
+            ImpactArea.OPERATION,
             "It counts only where the topic has no records yet.",
         ),
-        "Expiration": (Concern.DATA, _other_expiration),
+        "Expiration": (ImpactArea.DATA, _other_expiration),
         "SlabSize": _NEW_FILES,
         "InitialSlabCount": _NEW_FILES,
         "HashIndex": _AT_START,
@@ -442,12 +442,12 @@ SETTINGS: Final[Mapping[str, Mapping[str, Rule]]] = {
         "Preprocessing/Field": _FROM_NOW_ON,
         "Enrichment/Field": _FROM_NOW_ON,
         "Pattern": (
-            Concern.DATA,
+            ImpactArea.DATA,
             "Topics that it no longer matches have no records any more.",
         ),
     },
     "SOW/Topic/History": {
-        "Window": (Concern.DATA, "Past states that are older are dropped."),
+        "Window": (ImpactArea.DATA, "Past states that are older are dropped."),
     },
     "SOW/View": {
         "UnderlyingTopic": _VIEW,
@@ -462,68 +462,68 @@ SETTINGS: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     **dict.fromkeys(_QUEUES, _QUEUE_SETTINGS),
     "TransactionLog": {
-        "JournalDirectory": (Concern.DATA, _directory),
+        "JournalDirectory": (ImpactArea.DATA, _directory),
         "JournalArchiveDirectory": (
-            Concern.DATA,
+            ImpactArea.DATA,
             "Journals in {old} are not read any more; move them while the server is down.",
         ),
-        "JournalSize": (Concern.OPERATION, "It is for the files that are made from then on."),
+        "JournalSize": (ImpactArea.OPERATION, "It is for the files that are made from then on."),
         "FlushInterval": (
-            Concern.OPERATION,
+            ImpactArea.OPERATION,
             "It is how long a publisher may wait for the acknowledgement.",
         ),
         "InactiveClientAckExpiration": (
-            Concern.DATA,
+            ImpactArea.DATA,
             "A publisher that is forgotten may have its messages recorded twice.",
         ),
     },
     "Transports/Transport": {
         "InetAddr": _RECONNECT,
         "FileName": _RECONNECT,
-        "Type": (Concern.CLIENTS, "Clients must connect in the new way."),
-        "Protocol": (Concern.CLIENTS, "Clients must speak {new}; who speaks {old} is refused."),
-        "MessageType": (Concern.CLIENTS, "It decides which message types clients may use there."),
-        "TransportFilter": (Concern.CLIENTS, ""),
+        "Type": (ImpactArea.CLIENTS, "Clients must connect in the new way."),
+        "Protocol": (ImpactArea.CLIENTS, "Clients must speak {new}; who speaks {old} is refused."),
+        "MessageType": (ImpactArea.CLIENTS, "It decides which message types clients may use there."),
+        "TransportFilter": (ImpactArea.CLIENTS, ""),
     },
     "Admin": {
         "InetAddr": (
-            Concern.OPERATION,
+            ImpactArea.OPERATION,
             "The console and what monitors the instance must ask {new}.",
         ),
         "FileName": (
-            Concern.OPERATION,
+            ImpactArea.OPERATION,
             "Statistics of the past stay in {old}, and go on in {new}.",
         ),
     },
     "Replication/Destination": {
         "SyncType": (
-            Concern.PEERS,
+            ImpactArea.PEERS,
             "With sync, publishers are acknowledged only what the destination has, too.",
         ),
         "Group": (
-            Concern.PEERS,
+            ImpactArea.PEERS,
             "Only an instance of this Group is accepted there: the link to any other is refused.",
         ),
         "PassThrough": (
-            Concern.PEERS,
+            ImpactArea.PEERS,
             "It decides which messages of other instances are passed on.",
         ),
     },
     "Replication/Destination/Topic": {
         "Filter": (
-            Concern.PEERS,
+            ImpactArea.PEERS,
             "It decides which messages are sent from then on, and the destination validates it.",
         ),
         "ExcludeValidation": (
-            Concern.PEERS,
+            ImpactArea.PEERS,
             "A check that is no longer excluded refuses the link if it fails.",
         ),
     },
     "Replication/Destination/Transport": {
-        "InetAddr": (Concern.PEERS, "The link is made to {new} instead of {old}."),
-        "Type": (Concern.PEERS, "Both ends must use it."),
+        "InetAddr": (ImpactArea.PEERS, "The link is made to {new} instead of {old}."),
+        "Type": (ImpactArea.PEERS, "Both ends must use it."),
     },
     "Logging/Target": {
-        "FileName": (Concern.OPERATION, "Lines go to {new}; {old} stays as it is."),
+        "FileName": (ImpactArea.OPERATION, "Lines go to {new}; {old} stays as it is."),
     },
 }

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec
-from config_schema.topology import InstanceDescription, check_together, describe
+from config_schema.topology import InstanceDescription, check_topology, describe
 from server.app.stdio import put, say
 
 
@@ -35,7 +35,7 @@ def print_problems(problems: Problems, *severities: Severity) -> None:
             say(str(problem))
 
 
-class Together:
+class TopologyCheck:
     """Configurations that are given together, to be verified against each other.
 
     They may be unrelated: nothing is printed unless one of them has Replication. A file that is
@@ -75,7 +75,7 @@ class Together:
         problems.hide(self._secrets)
         for path, _ in given:
             problems.reading(path)
-        for finding in check_together([one for _, one in given]):
+        for finding in check_topology([one for _, one in given]):
             finding.report(problems)
         paths = [path for path, one in given if one.replicates]
         if as_json:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from config_schema.version import AMPS_VERSION, VERSION
-from server.app.completion.argparse_line import Kinds, line_of
-from server.app.completion.lines import Kind
+from server.app.completion.argparse_line import WordKinds, line_of
+from server.app.completion.lines import WordKind
 from server.app.completion.scripts import SHELLS, script
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _UNKNOWN: Final = "unrecognized arguments: "
 """The beginning of argparse's message about unknown options."""
 
 
-class Parser(argparse.ArgumentParser):
+class CommandLineParser(argparse.ArgumentParser):
     """Parses a command line. `make_parser` makes one with the options that all commands have."""
 
     def error(self, message: str) -> NoReturn:
@@ -58,7 +58,7 @@ def make_parser(
     epilog: str | None = None,
     as_json: str | None = None,
     help_names: Sequence[str] = ("-h", "--help"),
-) -> Parser:
+) -> CommandLineParser:
     """Make the parser of a command, with the options that all commands have.
 
     Args:
@@ -69,11 +69,11 @@ def make_parser(
         as_json: the help of `--json`; None for a command without that option.
         help_names: the names of the option that shows the help.
     """
-    parser = Parser(prog=name, description=description, usage=usage, epilog=epilog, add_help=False)
+    parser = CommandLineParser(prog=name, description=description, usage=usage, epilog=epilog, add_help=False)
     add = parser.add_argument_group("options of all commands").add_argument
     if as_json is not None:
         add("--json", action="store_true", help=as_json)
-    add("--print-completion", action=PrintCompletion)
+    add("--print-completion", action=CompletionAction)
     add(
         "--version",
         action="version",
@@ -117,7 +117,7 @@ def directory(text: str) -> Path:
     return path
 
 
-class PrintCompletion(argparse.Action):
+class CompletionAction(argparse.Action):
     """Prints the completion script for a shell, and exits."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
@@ -142,8 +142,8 @@ class PrintCompletion(argparse.Action):
         parser.exit()
 
 
-_KINDS: Final[Kinds] = {
-    Path: Kind.FILE,
-    file_name: Kind.FILE,
-    directory: Kind.DIRECTORY,
+_KINDS: Final[WordKinds] = {
+    Path: WordKind.FILE,
+    file_name: WordKind.FILE,
+    directory: WordKind.DIRECTORY,
 }

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from config_schema.compile import compile_config
-from config_schema.document import Document, Node, load
+from config_schema.document import ConfigDocument, ConfigNode, load
 from config_schema.problems import Problems
-from config_schema.settings import Entry, entries_of
+from config_schema.settings import SettingsEntry, entries_of
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from server.app.wiring.catalogue import ProgramCatalogue
@@ -29,8 +29,8 @@ class Configuration:
 
     path: str
     problems: Problems
-    document: Document | None = None
-    root: Node | None = None
+    document: ConfigDocument | None = None
+    root: ConfigNode | None = None
     spec: InstanceSpec | None = None
 
     @property
@@ -39,7 +39,7 @@ class Configuration:
         return frozenset() if self.document is None else self.document.secrets
 
     @property
-    def settings(self) -> Entry | None:
+    def settings(self) -> SettingsEntry | None:
         """Every setting with its effective value; None if the configuration cannot be used."""
         if self.spec is None or self.root is None:
             return None

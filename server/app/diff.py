@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from config_schema.configuration_text import value_shown
+from config_schema.configuration_text import redact_value
 from config_schema.problems import Problem, Problems, Severity
 from config_schema.schema import ROOT
-from config_schema.settings import Change, Entry, Side, compare
+from config_schema.settings import SettingChange, SettingsEntry, ChangeSide, compare
 from config_schema.spec import InstanceSpec
-from config_schema.topology import InstanceDescription, check_together, describe
-from server.app.change_impact import Consequence, consequence_of
-from server.app.change_impact_rules import Concern, replicates
+from config_schema.topology import InstanceDescription, check_topology, describe
+from server.app.change_impact import ChangeImpact, find_change_impact
+from server.app.change_impact_rules import ImpactArea, replicates
 from server.app.check_report import print_problems
 from server.app.configuration import Configuration, read_configuration
 from server.app.stdio import put, say
@@ -60,7 +60,7 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
     changes = compare(before, after)
     secrets = old.secrets | new.secrets
     found = [
-        (_without_secrets(change, secrets), consequence_of(change, specs[0], specs[1]))
+        (_without_secrets(change, secrets), find_change_impact(change, specs[0], specs[1]))
         for change in changes
     ]
     refusals = _new_refusals(specs[0], specs[1], specs[2:])
@@ -73,11 +73,11 @@ def show_differences(paths: Sequence[str], defines: Mapping[str, str], *, as_jso
     return DIFFERENT if found else SAME
 
 
-def _without_secrets(change: Change, secrets: frozenset[str]) -> Change:
+def _without_secrets(change: SettingChange, secrets: frozenset[str]) -> SettingChange:
     """Return a change with secrets redacted."""
     name = change.path.rpartition("/")[2]
     old, new = (
-        side and replace(side, text=value_shown(name, side.text, secrets))
+        side and replace(side, text=redact_value(name, side.text, secrets))
         for side in (change.old, change.new)
     )
     return replace(change, old=old, new=new)
@@ -99,7 +99,7 @@ def _new_refusals(old: InstanceSpec, new: InstanceSpec, peers: Sequence[Instance
 def _errors(
     instance: InstanceDescription, others: Sequence[InstanceDescription]
 ) -> Iterator[Problem]:
-    for finding in check_together([instance, *others]):
+    for finding in check_topology([instance, *others]):
         if finding.is_error:
             yield finding.problem
 
@@ -112,7 +112,7 @@ def _essence(problem: Problem) -> tuple[str, str]:
 def _conclude(
     old: Configuration,
     new: Configuration,
-    found: Sequence[tuple[Change, Consequence]],
+    found: Sequence[tuple[SettingChange, ChangeImpact]],
     refusals: Problems,
     peers: Sequence[Configuration],
 ) -> None:
@@ -120,7 +120,7 @@ def _conclude(
         say(f"{old.path} and {new.path} amount to the same")
         return
     count = "1 difference" if len(found) == 1 else f"{len(found)} differences"
-    graver = [concern for concern in Concern if concern is not Concern.OPERATION]
+    graver = [concern for concern in ImpactArea if concern is not ImpactArea.OPERATION]
     counts = {
         concern: sum(consequence.concern is concern for _, consequence in found)
         for concern in graver
@@ -130,14 +130,14 @@ def _conclude(
     if refusals:
         say("links with other instances would be refused: see above")
     both = [one.spec for one in (old, new) if one.spec is not None]
-    if counts[Concern.PEERS] and not peers and any(map(replicates, both)):
+    if counts[ImpactArea.PEERS] and not peers and any(map(replicates, both)):
         say("give the files of the other instances as well to see whether their links still fit")
 
 
 # Text output
 
 
-def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) -> Iterator[str]:
+def _as_text(found: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems) -> Iterator[str]:
     for change, consequence in found:
         yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):
@@ -153,10 +153,10 @@ def _as_text(found: Sequence[tuple[Change, Consequence]], refusals: Problems) ->
                 break_on_hyphens=False,
             )
     for problem in refusals:
-        yield f"{Concern.PEERS}: {problem}"
+        yield f"{ImpactArea.PEERS}: {problem}"
 
 
-def _title(change: Change) -> str:
+def _title(change: SettingChange) -> str:
     """Return the path of entries and the element, as in `SOW/Topic orders (json): Key`."""
     title, around = "", ROOT
     for entry in change.entries[1:]:
@@ -168,7 +168,7 @@ def _title(change: Change) -> str:
     return f"{title}{change.key}".rstrip(":/ ") or ROOT
 
 
-def _text(side: Side) -> str:
+def _text(side: ChangeSide) -> str:
     return f"{side.text} (default)" if side.is_default else side.text
 
 
@@ -178,7 +178,7 @@ def _text(side: Side) -> str:
 def _as_json(
     old: str,
     new: str,
-    found: Sequence[tuple[Change, Consequence]],
+    found: Sequence[tuple[SettingChange, ChangeImpact]],
     refusals: Problems,
 ) -> str:
     document = {
@@ -199,7 +199,7 @@ def _as_json(
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _change(change: Change, consequence: Consequence) -> dict[str, Any]:
+def _change(change: SettingChange, consequence: ChangeImpact) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "concern": consequence.concern,
@@ -211,11 +211,11 @@ def _change(change: Change, consequence: Consequence) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, str]:
+def _entry(entry: SettingsEntry) -> dict[str, str]:
     return {"element": f"/{entry.path}", "name": entry.name}
 
 
-def _side(side: Side | None) -> dict[str, Any] | None:
+def _side(side: ChangeSide | None) -> dict[str, Any] | None:
     if side is None:
         return None
     return {

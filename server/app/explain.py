@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from config_schema.configuration_text import value_shown
-from config_schema.document import Node
+from config_schema.configuration_text import redact_value
+from config_schema.document import ConfigNode
 from config_schema.problems import Location, Severity
 from config_schema.reference_page import examples, facts, occurrence, short
 from config_schema.schema import ROOT, ElementDoc, children, elements
-from config_schema.settings import Entry, UnknownElementError, at_line, find_elements, nodes_at
+from config_schema.settings import SettingsEntry, UnknownElementError, at_line, find_elements, nodes_at
 from server.app.check_report import print_problems, report
 from server.app.configuration import read_configuration
 from server.app.stdio import put, say
@@ -30,7 +30,7 @@ _WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _ElementUse:
     """One occurrence of an element in the configuration.
 
     Attributes:
@@ -50,16 +50,16 @@ class _Explanation:
 
     doc: ElementDoc
     paths: tuple[str, ...]
-    uses: tuple[_Use, ...]
+    uses: tuple[_ElementUse, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
+class _ExplainedConfiguration:
     """The configuration: its tree, files, effective settings (if it can be used) and secrets."""
 
-    root: Node
+    root: ConfigNode
     files: Sequence[str]
-    settings: Entry | None
+    settings: SettingsEntry | None
     secrets: frozenset[str]
 
 
@@ -87,7 +87,7 @@ def explain_elements(
         print_problems(read.problems, Severity.ERROR)
         say(f"{path} cannot be used: what it says is shown, and not what that amounts to")
     files = read.document.files if read.document else (path,)
-    subject = _Subject(read.root, files, read.settings, read.secrets)
+    subject = _ExplainedConfiguration(read.root, files, read.settings, read.secrets)
     found: list[_Explanation] = []
     code = 0
     for name in names:
@@ -103,7 +103,7 @@ def explain_elements(
     return code
 
 
-def _explanations(name: str, subject: _Subject) -> list[_Explanation]:
+def _explanations(name: str, subject: _ExplainedConfiguration) -> list[_Explanation]:
     line = _LINE.fullmatch(name)
     if line is None:
         return _of_names(find_elements(name), subject)
@@ -130,7 +130,7 @@ def _lines(file: str) -> float:
     return math.inf if content is None else len(content.splitlines())
 
 
-def _of_names(docs: Sequence[ElementDoc], subject: _Subject) -> list[_Explanation]:
+def _of_names(docs: Sequence[ElementDoc], subject: _ExplainedConfiguration) -> list[_Explanation]:
     """Explain elements; those that differ only in path, such as queues of all kinds, once."""
     alike: dict[ElementDoc, list[str]] = {}
     for doc in docs:
@@ -152,25 +152,25 @@ def _of_names(docs: Sequence[ElementDoc], subject: _Subject) -> list[_Explanatio
     return written
 
 
-def _uses(path: str, subject: _Subject) -> list[_Use]:
+def _uses(path: str, subject: _ExplainedConfiguration) -> list[_ElementUse]:
     """Return the uses of an element in each part of the configuration that may contain it."""
     found = list(_in_entries(path, subject.settings, "")) if subject.settings else []
     if not found:
         nodes = nodes_at(subject.root, path)
-        found = [_Use("", node.text, node.location) for node in nodes]
+        found = [_ElementUse("", node.text, node.location) for node in nodes]
     name = path.rpartition("/")[2]
-    return [replace(use, text=value_shown(name, use.text, subject.secrets)) for use in found]
+    return [replace(use, text=redact_value(name, use.text, subject.secrets)) for use in found]
 
 
-def _in_entries(path: str, entry: Entry, around: str) -> Iterator[_Use]:
+def _in_entries(path: str, entry: SettingsEntry, around: str) -> Iterator[_ElementUse]:
     title = ", ".join(filter(None, (around, entry.name)))
     if entry.path == path:
-        yield _Use(title, "", entry.location)
+        yield _ElementUse(title, "", entry.location)
     for setting in entry.settings.values():
         if setting.path == path and not setting.items:
-            yield _Use(title, setting.text, None)
+            yield _ElementUse(title, setting.text, None)
         elif setting.path == path:
-            yield from (_Use(title, item.text, item.location) for item in setting.items)
+            yield from (_ElementUse(title, item.text, item.location) for item in setting.items)
     for inner in entry.entries:
         yield from _in_entries(path, inner, title)
 
@@ -206,7 +206,7 @@ def _uses_as_text(one: _Explanation) -> Iterator[str]:
         yield f"{_INDENT}{'  '.join(filter(str.strip, columns))}".rstrip()
 
 
-def _text(use: _Use) -> str:
+def _text(use: _ElementUse) -> str:
     text = " ".join(use.text.split())
     return text if use.location else f"{text} (default)"
 
@@ -250,7 +250,7 @@ def _element(one: _Explanation) -> dict[str, Any]:
     }
 
 
-def _use(use: _Use) -> dict[str, Any]:
+def _use(use: _ElementUse) -> dict[str, Any]:
     return {
         "entry": use.entry,
         "value": use.text,

@@ -17,19 +17,19 @@ import uvloop
 
 from actions.explain import explain
 from actions.local_zone import local_zone
-from config_schema.configuration_text import document_shown, shown
-from config_schema.document import Document
+from config_schema.configuration_text import redact_document, shown
+from config_schema.document import ConfigDocument
 from config_schema.problems import Problems, Severity
 from config_schema.spec import InstanceSpec, LogTargetSpec
 from server.app import access_report
 from server.app.background_output import background_output, takes_data
 from server.app.banner import BANNER
-from server.app.check_report import Together, print_problems, report
+from server.app.check_report import TopologyCheck, print_problems, report
 from server.app.configuration import read_configuration
 from server.app.daemon import detach
 from server.app.startup_log import announce
 from server.app.stdio import OutputError, put, say
-from server.app.wiring.access_explanation import Question, explain_access
+from server.app.wiring.access_explanation import AccessQuery, explain_access
 from server.app.wiring.foreign_files import ForeignFilesError, refuse_foreign_files
 from server.app.wiring.instance import Instance, StartError
 from server.app.wiring.plan import as_graphviz, as_text, plan_runtime
@@ -57,7 +57,7 @@ _DRAWINGS: Final = {"graph": as_text, "graphviz": as_graphviz}
 
 
 @dataclass(frozen=True)
-class Wish:
+class Invocation:
     """The request of a command line; without a specific task, the configuration is run.
 
     Attributes:
@@ -89,22 +89,22 @@ class Wish:
     set_aside: bool
 
 
-def fulfil(wish: Wish) -> int:
+def run_invocation(wish: Invocation) -> int:
     """Execute the request, and return the exit code.
 
     Raises:
         OutputError: the requested output cannot be written.
     """
     garbage_collection.begin()
-    allocator.keep_some()
+    allocator.limit_memory_trim()
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.environ.update(wish.defines)
-    together = Together()
+    together = TopologyCheck()
     code = max([_fulfil(path, wish, together) for path in wish.paths])
     return max(code, together.verify(as_json=wish.as_json)) if wish.check else code
 
 
-def _fulfil(path: str, wish: Wish, together: Together) -> int:
+def _fulfil(path: str, wish: Invocation, together: TopologyCheck) -> int:
     read = read_configuration(path, wish.defines)
     problems, document, root, spec = read.problems, read.document, read.root, read.spec
     if document is not None and document.complete and wish.dump:
@@ -127,24 +127,24 @@ def _fulfil(path: str, wish: Wish, together: Together) -> int:
     return report(path, problems, as_json=wish.as_json and wish.check)
 
 
-def _dump(document: Document) -> None:
+def _dump(document: ConfigDocument) -> None:
     """Print a configuration: with secrets redacted on a terminal, else complete, ready to run."""
     text = document.expanded
     if sys.stdout.isatty():
-        text = document_shown(document)
+        text = redact_document(document)
         if text != document.expanded:
             say("secrets are not shown on a terminal: a file or a pipe gets them")
     put(text, encoding="utf-8")  # the encoding that its XML declaration names
 
 
 def _explain_access(
-    path: str, spec: InstanceSpec, wish: Wish, user: str, problems: Problems
+    path: str, spec: InstanceSpec, wish: Invocation, user: str, problems: Problems
 ) -> None:
     """Print the permissions of a user, or record the error that prevents it."""
     if wish.admin_paths and (spec.admin is None or spec.admin.inet_addr is None):
         problems.warning(spec, "Admin", "there is no admin interface, so that --path tells nothing")
     log = EventLog([_ERRORS_TO_TERMINAL], spec.name)
-    question = Question(user, wish.topics, wish.admin_paths)
+    question = AccessQuery(user, wish.topics, wish.admin_paths)
     try:
         entrances = asyncio.run(explain_access(spec, question, log))
     except (ProvisionError, SecurityError) as error:
@@ -156,7 +156,7 @@ def _explain_access(
     put(f"{show(user, path, entrances)}\n")
 
 
-def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish) -> int:
+def _run(spec: InstanceSpec, document: ConfigDocument, problems: Problems, wish: Invocation) -> int:
     with contextlib.suppress(OutputError):  # the banner is optional
         if takes_data(DESCRIPTORS["stdout"]):
             put(f"{BANNER}\n")
@@ -173,9 +173,9 @@ def _run(spec: InstanceSpec, document: Document, problems: Problems, wish: Wish)
 
 def _serve(
     spec: InstanceSpec,
-    document: Document,
+    document: ConfigDocument,
     problems: Problems,
-    wish: Wish,
+    wish: Invocation,
     tell_starter: Callable[[str | None], None],
 ) -> int:
     try:

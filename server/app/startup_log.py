@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from config_schema.configuration_text import command_line_shown, document_shown
-from config_schema.document import Document
+from config_schema.configuration_text import redact_command_line, redact_document
+from config_schema.document import ConfigDocument
 from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.version import AMPS_VERSION, VERSION
@@ -33,7 +33,7 @@ def announce(
     spec: InstanceSpec,
     log: EventLog,
     problems: Problems,
-    document: Document,
+    document: ConfigDocument,
     command_line: Sequence[str],
 ) -> None:
     """Log the program, its host, its configuration, and the problems of the configuration.
@@ -48,10 +48,10 @@ def announce(
     path = spec.location.file
     log.emit("00-0001", version=VERSION, amps_version=AMPS_VERSION)
     log.emit("00-0004", instance=spec.name, version=VERSION, pid=os.getpid(), path=path)
-    log.emit("00-0030", arguments=command_line_shown(command_line, document.secrets))
+    log.emit("00-0030", arguments=redact_command_line(command_line, document.secrets))
     log.emit("00-0031", path=_working_directory())
     _announce_host(log)
-    log.emit("00-0002", path=path, text=document_shown(document))
+    log.emit("00-0002", path=path, text=redact_document(document))
     for problem in problems:
         log.emit_problem(problem)
     for topic in spec.sow:

@@ -14,7 +14,7 @@ class OutputError(Exception):
     """Standard output cannot be written. The text is for the user of the command."""
 
 
-def occupy_standard_streams() -> None:
+def open_standard_streams() -> None:
     """Open missing standard descriptors on /dev/null, so that no socket or file gets their numbers.
 
     Otherwise a log file might become standard output, and get everything that is printed.
@@ -26,7 +26,7 @@ def occupy_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
 
 
-def print_to_nowhere() -> None:
+def discard_standard_output() -> None:
     """Redirect standard output to /dev/null, so that the flush at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
 

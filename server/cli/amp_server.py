@@ -13,8 +13,8 @@ from importlib import resources
 from typing import Final
 
 from server.app.banner import BANNER
-from server.app.command_line import WRONG_USAGE, Parser, PrintCompletion, file_name
-from server.app.stdio import OutputError, occupy_standard_streams, print_to_nowhere, put, say
+from server.app.command_line import WRONG_USAGE, CommandLineParser, CompletionAction, file_name
+from server.app.stdio import OutputError, open_standard_streams, discard_standard_output, put, say
 
 _INTERRUPTED: Final = 130
 _TROUBLE: Final = 2
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for an invalid command line, 130 when interrupted before anything ran. With --diff that of
         diff(1): 1 if the configurations differ, 2 for any failure.
     """
-    occupy_standard_streams()
+    open_standard_streams()
     _use_utf8()
     words = sys.argv[1:] if arguments is None else arguments
     try:
@@ -66,10 +66,10 @@ def _obey(arguments: Sequence[str]) -> int:
     except argparse.ArgumentError as error:
         raise _UsageError(f"{error}; see ampServer --help") from None
     except BrokenPipeError:  # while the completion script is printed
-        print_to_nowhere()
+        discard_standard_output()
         return 0
     except OSError as error:
-        print_to_nowhere()
+        discard_standard_output()
         raise OutputError(f"standard output cannot be written: {error.strerror}") from None
     options.configs += options.named_configs
     for word in unknown:
@@ -94,7 +94,7 @@ def _obey(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _pass_over(word: str, parser: _Parser) -> None:
+def _pass_over(word: str, parser: _OptionNameParser) -> None:
     """Ignore an unknown option, as AMPS does, unless it is a mistyped known one.
 
     Raises:
@@ -110,7 +110,7 @@ def _pass_over(word: str, parser: _Parser) -> None:
     say(f"ampServer: {word} is no option of this server and is ignored")
 
 
-class _Parser(Parser):
+class _OptionNameParser(CommandLineParser):
     """A parser that provides the names of its options."""
 
     @property
@@ -119,8 +119,8 @@ class _Parser(Parser):
         return self._option_string_actions
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> _OptionNameParser:
+    parser = _OptionNameParser(
         "ampServer",
         usage="ampServer [options] CONFIG.xml ...",
         description="A message server that runs AMPS configurations.",
@@ -219,7 +219,7 @@ def _parser() -> _Parser:
         choices=("xsd", "rnc"),
         help="print a schema for editors, then exit: XSD 1.0, or RELAX NG in compact syntax (rnc)",
     )
-    add("--print-completion", action=PrintCompletion)
+    add("--print-completion", action=CompletionAction)
     add("--version", action="store_true", help="print the version, then exit")
     add("--help", "-h", action="store_true", help="print this text, then exit")
     add(
@@ -252,10 +252,10 @@ def _fulfil(options: argparse.Namespace) -> int:
     if len(options.configs) > 1 and (options.dump_config or not checks):
         raise _UsageError(f"expected one configuration file, and {options.configs[1]} is another")
     # The whole server is imported only here: it takes a second, which no other option needs.
-    from server.app.launch import Wish, fulfil
+    from server.app.launch import Invocation, run_invocation
 
-    return fulfil(
-        Wish(
+    return run_invocation(
+        Invocation(
             paths=options.configs,
             defines=defines,
             check=options.verify_config,

@@ -24,7 +24,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
@@ -52,7 +52,7 @@ _STRIDE: Final = 2_654_435_761
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PerfWorkload:
     """The parameters of a measurement.
 
     Attributes:
@@ -76,7 +76,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PerfResult:
     """The result of a measurement.
 
     Attributes:
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     writes = options.file_size * _MB // size
     if not writes:
         parser.error(f"a file of {options.file_size} MB has no room for a batch of {size} bytes")
-    work = Work(options.message_size, options.batch_size, writes, options.read_mix, options.durable)
+    work = PerfWorkload(options.message_size, options.batch_size, writes, options.read_mix, options.durable)
     latencies, throughput = (Path(f"{options.file}.{of}.csv") for of in ("latency", "throughput"))
     for path, head in ((latencies, _LATENCIES), (throughput, _THROUGHPUT)):
         if not _is_ours(path, head):
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _file(path: Path, work: Work) -> Iterator[int]:
+def _file(path: Path, work: PerfWorkload) -> Iterator[int]:
     """Create the file with all its space allocated; delete it at the end."""
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | (os.O_DSYNC if work.is_durable else 0)
     try:
@@ -163,11 +163,11 @@ def _file(path: Path, work: Work) -> Iterator[int]:
         path.unlink(missing_ok=True)
 
 
-def _measure(descriptor: int, work: Work) -> Result:
+def _measure(descriptor: int, work: PerfWorkload) -> PerfResult:
     ended, took = (array("q", bytes(8 * work.writes)) for _ in range(2))
     with closing(mmap.mmap(-1, work.size)) as batch:  # page-aligned, as O_DIRECT requires
         batch.write(os.urandom(work.size))
-        reader = _Reader(descriptor, work)
+        reader = _BatchReader(descriptor, work)
         reader.start()
         began = perf_counter_ns()
         try:
@@ -179,7 +179,7 @@ def _measure(descriptor: int, work: Work) -> Result:
                 reader.may_read(which + 1)
         finally:
             reader.stop()
-    return Result(began, ended, took, reader.reads)
+    return PerfResult(began, ended, took, reader.reads)
 
 
 def _write(descriptor: int, batch: mmap.mmap, offset: int) -> None:
@@ -188,7 +188,7 @@ def _write(descriptor: int, batch: mmap.mmap, offset: int) -> None:
         raise OSError(errno.EIO, f"wrote {written} of {len(batch)} bytes")
 
 
-class _Reader(threading.Thread):
+class _BatchReader(threading.Thread):
     """Reads batches that have been written.
 
     Args:
@@ -196,7 +196,7 @@ class _Reader(threading.Thread):
         work: its read mix determines how often.
     """
 
-    def __init__(self, descriptor: int, work: Work) -> None:
+    def __init__(self, descriptor: int, work: PerfWorkload) -> None:
         super().__init__(name="reader", daemon=True)
         self.reads = 0
         self._descriptor = descriptor
@@ -219,7 +219,7 @@ class _Reader(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """See `Thread`."""
+        """See `ThreadStack`."""
         with closing(mmap.mmap(-1, self._size)) as batch:
             while not self._has_ended:
                 self._more.wait()
@@ -244,7 +244,7 @@ class _Metric(NamedTuple):
         return f"{self.name} {self.unit.replace('%', 'percent')}".rstrip()
 
 
-def _metrics(result: Result, work: Work) -> Iterator[_Metric]:
+def _metrics(result: PerfResult, work: PerfWorkload) -> Iterator[_Metric]:
     seconds, writes = result.seconds, work.writes
     yield _Metric("elapsed time", seconds, "s", 3)
     yield _Metric("writer thread count", 1)
@@ -264,12 +264,12 @@ _LATENCIES: Final = ("write", "ended_ns", "latency_ns")
 _THROUGHPUT: Final = ("elapsed_ns", "messages", "bytes")
 
 
-def _latencies(result: Result) -> Iterator[tuple[int, int, int]]:
+def _latencies(result: PerfResult) -> Iterator[tuple[int, int, int]]:
     for which, (ended, took) in enumerate(zip(result.ended, result.took, strict=True)):
         yield which, ended - result.began, took
 
 
-def _throughput(result: Result, work: Work) -> Iterator[tuple[int, int, int]]:
+def _throughput(result: PerfResult, work: PerfWorkload) -> Iterator[tuple[int, int, int]]:
     """Yield the messages and bytes written in each interval."""
     writes, until = 0, _INTERVAL
     for ended in result.ended:
@@ -316,7 +316,7 @@ def _number(least: int, most: int, multiple: int = 1) -> Callable[[str], int]:
     return read
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME,
         "Measure how fast a disk takes what a transaction log writes.",

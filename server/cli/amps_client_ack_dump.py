@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from server.app.command_line import Parser
+from server.app.command_line import CommandLineParser
 from server.cli.entry_point import command
 from server.cli.sidecar_dump import dump_files, parser_for
 from server.storage.journal.format.times import iso_timestamp
 from server.storage.journal.publisher_table import VERSION as FORMAT_VERSION
-from server.storage.journal.publisher_table import ClientsCache, unpack_clients
+from server.storage.journal.publisher_table import PublisherTable, unpack_clients
 from server.util.json_lines import json_line
 
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return dump_files(_parser(), arguments, unpack_clients, _dump, _objects)
 
 
-def _dump(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[bytes]:
+def _dump(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[bytes]:
     yield (
         f"File Name       : {path.name}\n"
         f"Version         : amperage::clients.ack/v{FORMAT_VERSION}\n"
@@ -48,7 +48,7 @@ def _dump(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[bytes]
         yield f"{client:>20}  {first:>20}  {last:>20}\n".encode()
 
 
-def _objects(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[bytes]:
+def _objects(path: Path, cache: PublisherTable, limit: int | None) -> Iterator[bytes]:
     yield json_line(
         {
             "record": "file",
@@ -80,7 +80,7 @@ def _objects(path: Path, cache: ClientsCache, limit: int | None) -> Iterator[byt
         )
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     return parser_for(
         "amps_clients_ack_dump",
         "Print the highest sequence of each publisher.",

@@ -15,17 +15,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from server.app.command_line import Parser, directory, file_name, make_parser
+from server.app.command_line import CommandLineParser, directory, file_name, make_parser
 from server.app.stdio import say
 from server.cli.doctor import report
-from server.cli.doctor.admin_interface import Login
+from server.cli.doctor.admin_interface import AdminLogin
 from server.cli.doctor.archive import write_archive
 from server.cli.doctor.configuration import read
-from server.cli.doctor.examination import Question, examine
+from server.cli.doctor.examination import ExaminationRequest, examine
 from server.cli.doctor.findings import EXIT_STATUS, Examination
 from server.cli.doctor.migration.checklist import as_data, make_checklist
 from server.cli.doctor.migration.text import as_text
-from server.cli.doctor.redaction import Secrets
+from server.cli.doctor.redaction import SecretRedactor
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("nothing to look at: give --config FILE, --url URL, or both")
     moment = datetime.now(UTC)
     output = Path.cwd() / (options.output or "")
-    secrets = Secrets()
+    secrets = SecretRedactor()
     try:
         login = _login(options, secrets)
     except (OSError, ValueError) as error:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _FAILED
     defines = dict(options.defines)
     secrets.add(value for name, value in defines.items() if _is_secret(name))
-    question = Question(
+    question = ExaminationRequest(
         options.config,
         options.url,
         login,
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _migrate(options: argparse.Namespace) -> int:
     """Print the checklist for the migration of a configuration from AMPS to this server."""
-    secrets = Secrets()
+    secrets = SecretRedactor()
     configuration = read(options.migrate, dict(options.defines), secrets)
     if options.work_dir is not None:
         os.chdir(options.work_dir)
@@ -90,7 +90,7 @@ def _migrate(options: argparse.Namespace) -> int:
 
 
 def _archive(
-    found: Examination, secrets: Secrets, moment: datetime, output: Path, *, is_named: bool
+    found: Examination, secrets: SecretRedactor, moment: datetime, output: Path, *, is_named: bool
 ) -> Path | None:
     """Write the archive and return its path; add a finding and return None if that fails."""
     folder = f"{_NAME}-{report.instance_name(found)}-{moment:%Y%m%dT%H%M%SZ}"
@@ -115,7 +115,7 @@ def _archive(
 
 
 def _print(
-    found: Examination, secrets: Secrets, moment: datetime, archive: Path | None, *, as_json: bool
+    found: Examination, secrets: SecretRedactor, moment: datetime, archive: Path | None, *, as_json: bool
 ) -> None:
     if as_json:
         data = {**report.as_data(found, moment), "archive": archive and str(archive)}
@@ -126,7 +126,7 @@ def _print(
         _put(f"\nFor a colleague: {archive}\n")
 
 
-def _json(document: object, secrets: Secrets) -> str:
+def _json(document: object, secrets: SecretRedactor) -> str:
     """Return a redacted document as ASCII JSON: names of files may be invalid in any encoding."""
     return json.dumps(secrets.hide_in(document), indent=2) + "\n"
 
@@ -135,7 +135,7 @@ def _put(text: str) -> None:
     write_out([text.encode(errors="backslashreplace")])
 
 
-def _login(options: argparse.Namespace, secrets: Secrets) -> Login:
+def _login(options: argparse.Namespace, secrets: SecretRedactor) -> AdminLogin:
     """Return the credentials for the admin interface.
 
     Raises:
@@ -150,7 +150,7 @@ def _login(options: argparse.Namespace, secrets: Secrets) -> Login:
             raise ValueError("it has no password in its first line")
         password = lines[0]
     secrets.add([password])
-    return Login(user, password, options.ca_file)
+    return AdminLogin(user, password, options.ca_file)
 
 
 def _is_secret(name: str) -> bool:
@@ -165,7 +165,7 @@ def _definition(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME,
         "Look at an instance, running or not: what is the matter with it?",

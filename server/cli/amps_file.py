@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
@@ -52,7 +52,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BEGINNING: Final = 4096
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """The identification of a file.
 
     Attributes:
@@ -67,7 +67,7 @@ class Identity(NamedTuple):
         return self.kind if self.version is None else f"AMPS {self.kind} {self.version}.0"
 
 
-def identify(path: Path) -> Identity:
+def identify(path: Path) -> FileIdentity:
     """Return the kind of a file and the version of its format.
 
     Raises:
@@ -75,25 +75,25 @@ def identify(path: Path) -> Identity:
     """
     other = other_kind(os.stat(path).st_mode)
     if other is not None:
-        return Identity(other)
+        return FileIdentity(other)
     with open_regular(path) as file:
         start = file.read(_BEGINNING)
     if not start:
-        return Identity("empty")
+        return FileIdentity("empty")
     if start.startswith(_GZIP_MAGIC):
         try:
             start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 64)
         except zlib.error:
-            return Identity("damaged gzip data")
+            return FileIdentity("damaged gzip data")
     for place in (0, _CHECKSUM_SIZE):
         kind = KINDS.get(start[place : place + 8])
         if kind is not None:
-            return Identity(kind, int.from_bytes(start[place + 8 : place + 10], "little"))
+            return FileIdentity(kind, int.from_bytes(start[place + 8 : place + 10], "little"))
     if (version := statistics_version(start)) is not None:
-        return Identity("statistics database", version)
+        return FileIdentity("statistics database", version)
     if path.name.endswith((JOURNAL, COMPRESSED)) and start and not any(start):
-        return Identity("AMPS journal, not yet used")
-    return Identity("not an AMPS file")
+        return FileIdentity("AMPS journal, not yet used")
+    return FileIdentity("not an AMPS file")
 
 
 @command(NAME)
@@ -127,15 +127,15 @@ def _names(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern)) or [pattern]
 
 
-def _line(name: str, identity: Identity) -> bytes:
+def _line(name: str, identity: FileIdentity) -> bytes:
     return encode_text(f"{Path(name).name}: {identity}\n")
 
 
-def _object(name: str, identity: Identity) -> bytes:
+def _object(name: str, identity: FileIdentity) -> bytes:
     return json_line({"file": name, **identity._asdict()})
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME, "Tell what kind of file something is.", as_json="print a JSON object for each file"
     )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from amperage.wire.bookmarks import client_hash
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.grep_files import FileKind, files_below, kind_of_file
@@ -28,7 +28,7 @@ from server.cli.journal_printer import JournalPrinter
 from server.cli.journal_text import entry_text, is_noop, open_reader, write_out
 from server.cli.log_entries import LogLines, log_entries, parts_of
 from server.storage.journal.format.layout import encode_text
-from server.storage.journal.inspection import Slot
+from server.storage.journal.inspection import EntrySlot
 from server.storage.journal.publisher_table import publisher_part, server_made_identity
 from server.util.json_lines import json_line
 
@@ -39,7 +39,7 @@ PROBLEM: Final = 2
 
 _STANDARD_INPUT: Final = "(standard input)"
 
-Match = Callable[[bytes], bool]
+LinePredicate = Callable[[bytes], bool]
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Search:
     """The options of a search and its outcome."""
 
     options: argparse.Namespace
-    matches: Match
+    matches: LinePredicate
     with_names: bool
     found: bool = False
     problem: bool = False
@@ -174,7 +174,7 @@ def _search_journal(search: _Search, path: Path) -> Iterator[bytes]:
     search.problem |= printer.tell_damage(NAME)
 
 
-def _is_of(slot: Slot, hashes: set[int], parts: set[int]) -> bool:
+def _is_of(slot: EntrySlot, hashes: set[int], parts: set[int]) -> bool:
     entry = slot.entry
     return entry is not None and (entry.client in hashes or publisher_part(entry.client) in parts)
 
@@ -206,7 +206,7 @@ def _search_log(search: _Search, name: str, file: BufferedReader) -> Iterator[by
         search.complain(f"{name}: {lines.damage}")
 
 
-def _matcher(options: argparse.Namespace) -> Match:
+def _matcher(options: argparse.Namespace) -> LinePredicate:
     """Return the test of a text: it contains any of the terms.
 
     Without any terms every entry is printed, also with --invert-match.
@@ -224,7 +224,7 @@ def _matcher(options: argparse.Namespace) -> Match:
     return lambda text: any(search(text) for search in searches)
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Find entries in server logs and in journals.",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_printer import JournalPrinter
@@ -69,7 +69,7 @@ def _dump(
             yield extent.as_json(reader.path) if options.json else extent.as_text()
 
 
-class _Extent(NamedTuple):
+class _SourceRange(NamedTuple):
     """The entries from one source: their lowest and highest txid, and their number."""
 
     source: int
@@ -94,7 +94,7 @@ class _Extent(NamedTuple):
         )
 
 
-def _extents(reader: JournalReader) -> Iterator[_Extent]:
+def _extents(reader: JournalReader) -> Iterator[_SourceRange]:
     """Yield the extents of the instance's own entries and of those from other sources."""
     extents: dict[int, list[int]] = {}
     for slot in reader.slots():
@@ -104,7 +104,7 @@ def _extents(reader: JournalReader) -> Iterator[_Extent]:
             known = extents.setdefault(entry.source, [txid, txid, 0])
             known[:] = min(known[0], txid), max(known[1], txid), known[2] + 1
     for source, (first, last, count) in sorted(extents.items()):
-        yield _Extent(source, first, last, count)
+        yield _SourceRange(source, first, last, count)
 
 
 def _limit(text: str) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _limit(text: str) -> tuple[int, int]:
     return (numbers[0], numbers[1] + 1) if colon else (0, numbers[0])
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Print what is in journal files.",

@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_printer import JournalPrinter
 from server.cli.journal_text import is_noop, open_reader, write_out
 from server.cli.read_errors import reason
-from server.storage.journal.format.entry import Entry
+from server.storage.journal.format.entry import JournalEntry
 from server.storage.journal.format.file_names import COMPRESSED, JOURNAL
 from server.storage.journal.format.layout import encode_text
 from server.storage.journal.inspection import JournalReader
-from server.storage.journal.read.bookmarks import BookmarkError, Named, parse_bookmark
+from server.storage.journal.read.bookmarks import BookmarkError, EntryName, parse_bookmark
 
 NAME: Final = "amps_journal_search"
 FOUND: Final = 0
 NOTHING_FOUND: Final = 1
 UNREADABLE: Final = 2
 
-Test = Callable[[Entry], bool]
+EntryPredicate = Callable[[JournalEntry], bool]
 
 
 @command(NAME, failed=UNREADABLE)
@@ -86,7 +86,7 @@ def _journals(path: Path) -> list[Path]:
     return found
 
 
-def _matches(reader: JournalReader, test: Test, printer: JournalPrinter) -> Iterator[bytes]:
+def _matches(reader: JournalReader, test: EntryPredicate, printer: JournalPrinter) -> Iterator[bytes]:
     header = printer.header()
     for slot in reader.slots():
         printer.look_at(slot)
@@ -95,9 +95,9 @@ def _matches(reader: JournalReader, test: Test, printer: JournalPrinter) -> Iter
             header = b""
 
 
-def _test(options: argparse.Namespace) -> Test:
+def _test(options: argparse.Namespace) -> EntryPredicate:
     """Return the test of an entry: it matches any of the patterns and all of the restrictions."""
-    patterns: list[Test] = []
+    patterns: list[EntryPredicate] = []
     if options.pattern is not None:
         patterns.append(_identity(options.pattern))
     if options.data is not None:
@@ -105,7 +105,7 @@ def _test(options: argparse.Namespace) -> Test:
         patterns.append(lambda entry: data in entry.body)
         if "|" in options.data:
             patterns.append(_identity(options.data))
-    restrictions: list[Test] = []
+    restrictions: list[EntryPredicate] = []
     if options.topic is not None:
         restrictions.append(lambda entry: options.topic in entry.topic.name)
     if options.client:
@@ -119,7 +119,7 @@ def _test(options: argparse.Namespace) -> Test:
     )
 
 
-def _identity(pattern: str) -> Test:
+def _identity(pattern: str) -> EntryPredicate:
     if pattern.isascii() and pattern.isdigit():
         txid = int(pattern)
         return lambda entry: txid in (entry.txid, entry.source_txid)
@@ -127,13 +127,13 @@ def _identity(pattern: str) -> Test:
         points = parse_bookmark(pattern).starts
     except BookmarkError:
         points = ()
-    named = {(point.client, point.sequence) for point in points if isinstance(point, Named)}
+    named = {(point.client, point.sequence) for point in points if isinstance(point, EntryName)}
     if not named:
         raise ValueError(f"'{pattern}' is neither a txid nor a bookmark such as 934814|44321|")
     return lambda entry: (entry.client, entry.sequence) in named
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Find messages in journal files.",

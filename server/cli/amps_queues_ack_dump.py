@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from server.app.command_line import Parser
+from server.app.command_line import CommandLineParser
 from server.cli.entry_point import command
 from server.cli.journal_text import RULE
 from server.cli.sidecar_dump import dump_files, parser_for
 from server.storage.journal.format.layout import encode_text
 from server.storage.journal.format.times import iso_timestamp
 from server.storage.journal.queue_points import VERSION as FORMAT_VERSION
-from server.storage.journal.queue_points import QueuePoint, QueuesCache, unpack_queues
+from server.storage.journal.queue_points import QueuePoint, QueuePointTable, unpack_queues
 from server.util.json_lines import json_line
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return dump_files(_parser(), arguments, unpack_queues, _dump, _objects)
 
 
-def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
+def _dump(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[bytes]:
     yield encode_text(
         f"File Name       : {path.name}\n"
         f"Version         : amperage::queues.ack/v{FORMAT_VERSION}\n"
@@ -46,7 +46,7 @@ def _dump(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
         yield encode_text(_text(point))
 
 
-def _objects(path: Path, cache: QueuesCache, limit: int | None) -> Iterator[bytes]:
+def _objects(path: Path, cache: QueuePointTable, limit: int | None) -> Iterator[bytes]:
     yield json_line(
         {
             "record": "file",
@@ -88,7 +88,7 @@ def _text(point: QueuePoint) -> str:
     return text + RULE.decode()
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     return parser_for(
         "amps_queues_ack_dump",
         "Print how far queues have been worked off.",

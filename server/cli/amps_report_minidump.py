@@ -16,16 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.cli.minidumps.breakpad import MAGIC, SENSITIVE, Breakpad, read_breakpad
 from server.cli.minidumps.reader import (
-    MOST_BYTES,
+    MAX_MINIDUMP_SIZE,
     Minidump,
     NoMinidumpError,
-    Thread,
+    ThreadStack,
     read_minidump,
 )
 from server.util.json_lines import json_line
@@ -60,7 +60,7 @@ def _report(name: str, options: argparse.Namespace) -> int:
     """Print the contents of a file, and return the resulting exit status."""
     try:
         with open_regular(name) as file:
-            octets = file.read(MOST_BYTES)
+            octets = file.read(MAX_MINIDUMP_SIZE)
         dump = read_breakpad(octets) if octets.startswith(MAGIC) else read_minidump(octets)
     except OSError as error:
         return _complain(name, f"cannot be read: {error.strerror or error}")
@@ -133,7 +133,7 @@ def _some(lines: Sequence[str], *, every: bool) -> Iterator[str]:
         yield f"{'':16} and {len(lines) - len(shown):,} more (--all)"
 
 
-def _thread(thread: Thread, *, every: bool) -> Iterator[str]:
+def _thread(thread: ThreadStack, *, every: bool) -> Iterator[str]:
     """Yield the calls of a thread, the innermost first: the current place matters most."""
     yield f"  thread {thread.name}, innermost call first"
     calls = thread.calls[::-1]
@@ -145,7 +145,7 @@ def _thread(thread: Thread, *, every: bool) -> Iterator[str]:
         yield f"    and {len(calls) - _FEW_CALLS} around it (--all)"
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME, "Show what minidumps say.", as_json="print each minidump as a JSON object"
     )

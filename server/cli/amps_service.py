@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.cli.service.installer import (
-    Machine,
+    InstallTarget,
     ServiceError,
     detect_init,
     install,
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     root = options.root.absolute()
-    machine = Machine(root, options.user, options.init or detect_init(root))
+    machine = InstallTarget(root, options.user, options.init or detect_init(root))
     if machine.is_running and os.geteuid() != 0:
         say(f"{_NAME}: only root can {options.what} a service: run it with sudo")
         return 1
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME,
         "Install the server as a service of this machine, or remove that again.",

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
-from server.app.command_line import Parser, count, file_name, make_parser
+from server.app.command_line import CommandLineParser, count, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.cli.record_archive import expect_replaceable, new_archive
-from server.cli.sow_contents import Contents, Found, file_offset, read_contents, records_of
+from server.cli.sow_contents import SowFileContents, FileRecord, file_offset, read_contents, records_of
 from server.storage.sow.keys.key_source import key_hash
 from server.storage.sow.records import NANOSECONDS
 from server.storage.sow.slab import slab_format as form
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return max(_dump(path, options) for path in paths)
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Print the records of SOW files, and how they are stored.",
@@ -142,7 +142,7 @@ def _dump(path: Path, options: argparse.Namespace) -> int:
     return _tell_damage(path, contents)
 
 
-def _tell_damage(path: Path, contents: Contents) -> int:
+def _tell_damage(path: Path, contents: SowFileContents) -> int:
     """Report the unreadable parts of a file, and return the resulting exit status."""
     if contents.damage is not None:
         say(f"{NAME}: {contents.damage}; all that can be read is printed")
@@ -151,7 +151,7 @@ def _tell_damage(path: Path, contents: Contents) -> int:
     return GOOD if contents.damage is None else DAMAGED
 
 
-def _print_bodies(found: Iterable[Found], delimiter: bytes, limit: int | None) -> None:
+def _print_bodies(found: Iterable[FileRecord], delimiter: bytes, limit: int | None) -> None:
     for body in _bodies(found, limit):
         sys.stdout.buffer.write(body + delimiter)
 
@@ -171,13 +171,13 @@ def _archive_bodies(file: SlabFile, archive: ZipFile, limit: int | None) -> int:
     return _tell_damage(file.path, contents)
 
 
-def _bodies(found: Iterable[Found], limit: int | None) -> Iterator[bytes]:
+def _bodies(found: Iterable[FileRecord], limit: int | None) -> Iterator[bytes]:
     """Yield the bodies of current records, without past states."""
     return islice((each.record.body for each in found if not each.past), limit)
 
 
 def _print_verbose(
-    file: SlabFile, contents: Contents, found: Sequence[Found], options: argparse.Namespace
+    file: SlabFile, contents: SowFileContents, found: Sequence[FileRecord], options: argparse.Namespace
 ) -> None:
     shown = found[: options.limit]
     summary = dict(_summarize(file, found))
@@ -201,7 +201,7 @@ def _print_verbose(
         _print_table(slab)
 
 
-def _summarize(file: SlabFile, found: Sequence[Found]) -> Iterator[tuple[str, object]]:
+def _summarize(file: SlabFile, found: Sequence[FileRecord]) -> Iterator[tuple[str, object]]:
     sizes = [len(each.record.body) for each in found]
     yield "File", str(file.path)
     yield "Version", form.FORMAT_NAME
@@ -213,7 +213,7 @@ def _summarize(file: SlabFile, found: Sequence[Found]) -> Iterator[tuple[str, ob
 
 
 def _slab(
-    file: SlabFile, contents: Contents, found: Sequence[Found], slab: int
+    file: SlabFile, contents: SowFileContents, found: Sequence[FileRecord], slab: int
 ) -> Iterator[tuple[str, object]]:
     here = [each for each in found if each.location // file.slab_size == slab]
     stored = sum(each.room for each in here)
@@ -226,7 +226,7 @@ def _slab(
     yield "deleted bytes", file.slab_size - stored
 
 
-def _object(path: Path, found: Found) -> bytes:
+def _object(path: Path, found: FileRecord) -> bytes:
     record = found.record
     known = dict(_describe(found))
     texts = {
@@ -241,7 +241,7 @@ def _object(path: Path, found: Found) -> bytes:
     return json_line({"record": "record", "file": str(path)} | known | texts)
 
 
-def _describe(found: Found) -> Iterator[tuple[str, object]]:
+def _describe(found: FileRecord) -> Iterator[tuple[str, object]]:
     record = found.record
     number = key_hash(record.key)
     moment = datetime.fromtimestamp(record.timestamp // NANOSECONDS, UTC)

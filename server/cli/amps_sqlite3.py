@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
-from server.cli.statistics_file import StatisticsFile, UnreadableError, as_csv, as_json
+from server.cli.statistics_file import StatisticsFile, StatisticsFileError, as_csv, as_json
 
 PROBLEM: Final = 1
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _print_sizes(file, as_objects=options.json)
         else:
             _print_answer(file, options.query, as_objects=options.json)
-    except UnreadableError as problem:
+    except StatisticsFileError as problem:
         sys.stdout.flush()
         say(f"amps-sqlite3: {problem}")
         return PROBLEM
@@ -63,7 +63,7 @@ def _print_sizes(file: StatisticsFile, *, as_objects: bool) -> None:
     write_out(as_json(names, row) if as_objects else as_csv(row) for row in file.sizes())
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         "amps-sqlite3",
         "Ask a statistics database. X_STATIC and X_DYNAMIC are joined as X, and there are the"

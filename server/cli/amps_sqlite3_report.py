@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
-from server.cli.statistics_file import Row, StatisticsFile, UnreadableError, as_csv, as_json
+from server.cli.statistics_file import ResultRow, StatisticsFile, StatisticsFileError, as_csv, as_json
 from server.statistics.timestamps import from_text
 from server.storage.journal.format.layout import encode_text
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for base in file.bases
             if not _print_table(file, base, since, as_objects=options.json)
         ]
-    except UnreadableError as problem:
+    except StatisticsFileError as problem:
         say(f"{NAME}: {problem}")
         return PROBLEM
     if damaged:
@@ -69,7 +69,7 @@ def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: boo
         answer = file.since(base, since)
         if answer is not None:
             write_out(_lines(base, *answer, as_objects=as_objects))
-    except UnreadableError as problem:
+    except StatisticsFileError as problem:
         sys.stdout.flush()
         say(f"{NAME}: {problem}: the rest of table {base} is skipped")
         return False
@@ -77,7 +77,7 @@ def _print_table(file: StatisticsFile, base: str, since: int, *, as_objects: boo
 
 
 def _lines(
-    base: str, names: list[str], rows: Iterator[Row], *, as_objects: bool
+    base: str, names: list[str], rows: Iterator[ResultRow], *, as_objects: bool
 ) -> Iterator[bytes]:
     for number, row in enumerate(rows):
         if as_objects:
@@ -88,7 +88,7 @@ def _lines(
         yield as_csv(row)
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Print what a statistics database has since a moment, table by table.",

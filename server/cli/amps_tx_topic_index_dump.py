@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Final
 
 from amperage.wire.bookmarks import client_hash
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import RULE, write_out
 from server.cli.read_errors import reason
-from server.storage.journal.format.entry import Topic
+from server.storage.journal.format.entry import JournalTopic
 from server.storage.journal.format.file_names import INDEX, TOPIC_INDEX
-from server.storage.journal.format.layout import FormatError, encode_text
+from server.storage.journal.format.layout import JournalFormatError, encode_text
 from server.storage.journal.index import (
     ANY_TOPIC,
-    Index,
-    Postings,
+    JournalIndex,
+    JournalTopicIndex,
     unpack_index,
     unpack_postings,
 )
@@ -53,15 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in options.filename:
         try:
             postings = unpack_postings(read_regular(path))
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             say(f"{NAME}: {reason(path, problem)}")
             status = PROBLEM
             continue
         beside = path.with_name(path.name.removesuffix(TOPIC_INDEX) + INDEX)
-        index: Index | None = None
+        index: JournalIndex | None = None
         try:
             index = unpack_index(read_regular(beside))
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             say(f"{NAME}: {reason(beside, problem)}: names and offsets are not known")
             status = PROBLEM
         write_out((_objects if options.json else _dump)(path, postings, index, options))
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dump(
-    path: Path, postings: Postings, index: Index | None, options: argparse.Namespace
+    path: Path, postings: JournalTopicIndex, index: JournalIndex | None, options: argparse.Namespace
 ) -> Iterator[bytes]:
     yield encode_text(
         f"File Name       : {path.name}\n"
@@ -91,7 +91,7 @@ def _dump(
 
 
 def _objects(
-    path: Path, postings: Postings, index: Index | None, options: argparse.Namespace
+    path: Path, postings: JournalTopicIndex, index: JournalIndex | None, options: argparse.Namespace
 ) -> Iterator[bytes]:
     yield json_line(
         {
@@ -122,7 +122,7 @@ def _objects(
                 yield _entry_json(path, entry, index)
 
 
-def _is_wanted(topic: Topic | None, options: argparse.Namespace) -> bool:
+def _is_wanted(topic: JournalTopic | None, options: argparse.Namespace) -> bool:
     if options.message_type is not None and (
         topic is None or topic.message_type != options.message_type
     ):
@@ -134,7 +134,7 @@ def _is_wanted(topic: Topic | None, options: argparse.Namespace) -> bool:
     )
 
 
-def _about(number: int, topic: Topic | None, entries: int) -> str:
+def _about(number: int, topic: JournalTopic | None, entries: int) -> str:
     if number == ANY_TOPIC:
         name = "*** not known: the records are damaged ***"
     elif topic is None:
@@ -148,7 +148,7 @@ def _about(number: int, topic: Topic | None, entries: int) -> str:
     return text + f"number          : {number}\nentries         : {entries}\n"
 
 
-def _line(entry: int, index: Index | None) -> str:
+def _line(entry: int, index: JournalIndex | None) -> str:
     place = _place(entry, index)
     if place is None:
         return f"  entry {entry}\n"
@@ -156,7 +156,7 @@ def _line(entry: int, index: Index | None) -> str:
     return f"  entry {entry}, local txid {txid}, data at {offset}\n"
 
 
-def _entry_json(path: Path, entry: int, index: Index | None) -> bytes:
+def _entry_json(path: Path, entry: int, index: JournalIndex | None) -> bytes:
     txid, offset = _place(entry, index) or (None, None)
     return json_line(
         {
@@ -169,16 +169,16 @@ def _entry_json(path: Path, entry: int, index: Index | None) -> bytes:
     )
 
 
-def _place(entry: int, index: Index | None) -> tuple[int, int] | None:
+def _place(entry: int, index: JournalIndex | None) -> tuple[int, int] | None:
     """Return the txid of an entry and the offset of its body; None if unknown."""
     if index is None or entry >= index.count:
         return None
-    # With extras there are two offsets for each entry, else one; see `Index`.
+    # With extras there are two offsets for each entry, else one; see `JournalIndex`.
     step = (len(index.offsets) - 1) // index.count
     return index.first_txid + entry, int(index.offsets[step * entry])
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Print which entries of a journal file are of which topic.",

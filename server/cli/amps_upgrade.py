@@ -21,14 +21,14 @@ from config_schema.problems import Problems
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from server.app.check_report import report
-from server.app.command_line import Parser, directory, make_parser
+from server.app.command_line import CommandLineParser, directory, make_parser
 from server.app.stdio import say
 from server.app.wiring.catalogue import ProgramCatalogue
-from server.app.wiring.foreign_files import OPTION, ForeignFile, files_in_the_way
+from server.app.wiring.foreign_files import OPTION, ForeignFile, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
-from server.storage.journal.recovery.foreign_files import Kind
+from server.storage.journal.recovery.foreign_files import ForeignJournalKind
 from server.util.json_lines import json_document
 
 _NAME: Final = "amps_upgrade"
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if spec is None:
         return 1
     try:
-        files = files_in_the_way(spec)
+        files = find_foreign_files(spec)
     except ProvisionError as error:
         say(f"{_NAME}: {error}")
         return 1
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _advice(files: Sequence[ForeignFile]) -> str:
-    if any(file.kind is Kind.LATER for file in files):
+    if any(file.kind is ForeignJournalKind.LATER for file in files):
         return (
             "files of a later version cannot be made older. Run that version, or go back as"
             " docs/upgrading.md says"
@@ -102,7 +102,7 @@ def _report(instance: str, files: Sequence[ForeignFile]) -> bytes:
     )
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         _NAME,
         "Say whether the files of an instance can be used as they are.",

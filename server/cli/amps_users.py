@@ -19,19 +19,19 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.problems import Problems
-from server.app.command_line import Parser, file_name, make_parser
+from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.users_file_edit import (
     NEW_FILE,
-    EditError,
+    UsersFileEditError,
     with_password,
     with_user,
     without_user,
 )
 from server.expressions import BUILTINS
-from server.security.users.password_hashes import DEFAULT_COST, Cost, HashError, hash_password
-from server.security.users.users import MOST_BYTES, User, Users, read_users_file
+from server.security.users.password_hashes import DEFAULT_COST, HashCost, HashError, hash_password
+from server.security.users.users import MAX_USERS_FILE_SIZE, User, Users, read_users_file
 from server.util.safe_open import read_regular
 
 NAME: Final = "amps-users"
@@ -41,7 +41,7 @@ _NEW_MODE: Final = 0o600
 _CRLF: Final = "\r\n"
 
 
-class _Refused(Exception):
+class _UsersRequestError(Exception):
     """A request cannot be fulfilled. The text has the reason."""
 
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     do: Callable[[argparse.Namespace], int] = options.do
     try:
         return do(options)
-    except (_Refused, EditError, HashError) as problem:
+    except (_UsersRequestError, UsersFileEditError, HashError) as problem:
         say(f"{NAME}: {options.file}: {problem}")
         return PROBLEM
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _add(options: argparse.Namespace) -> int:
     name: str = options.name
     if not name.strip() or not name.isprintable():
-        raise _Refused(f"{name!r} is no name that can be used")
+        raise _UsersRequestError(f"{name!r} is no name that can be used")
     path = Path(options.file)
     with _alone(path):
         text = _read(path) if path.exists() else NEW_FILE
@@ -154,7 +154,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _hash(options: argparse.Namespace) -> str:
     """Return the hash of the given password."""
-    cost = Cost(options.cost, DEFAULT_COST.r, DEFAULT_COST.p)
+    cost = HashCost(options.cost, DEFAULT_COST.r, DEFAULT_COST.p)
     return str(hash_password(_password(options), cost))
 
 
@@ -167,18 +167,18 @@ def _password(options: argparse.Namespace) -> str:
     if options.env is not None:
         password = os.environ.get(options.env)
         if password is None:
-            raise _Refused(f"there is no environment variable {options.env}")
+            raise _UsersRequestError(f"there is no environment variable {options.env}")
         return password
     if options.stdin:
         try:
             return sys.stdin.readline().rstrip("\r\n")
         except UnicodeDecodeError:
-            raise _Refused("expected the password in UTF-8") from None
+            raise _UsersRequestError("expected the password in UTF-8") from None
     if not sys.stdin.isatty():
-        raise _Refused("there is no terminal to ask for a password: expected --stdin or --env NAME")
+        raise _UsersRequestError("there is no terminal to ask for a password: expected --stdin or --env NAME")
     password = getpass.getpass(f"Password of {options.name}: ")
     if password != getpass.getpass("The same again: "):
-        raise _Refused("the passwords differ")
+        raise _UsersRequestError("the passwords differ")
     return password
 
 
@@ -196,9 +196,9 @@ def _alone(path: Path) -> Iterator[None]:
 def _read(path: Path) -> str:
     """Return the text; refuse anything but a regular file, so that it is never replaced either."""
     try:
-        return read_regular(path, MOST_BYTES).decode("utf-8-sig").replace(_CRLF, "\n")
+        return read_regular(path, MAX_USERS_FILE_SIZE).decode("utf-8-sig").replace(_CRLF, "\n")
     except UnicodeDecodeError:
-        raise _Refused("expected UTF-8") from None
+        raise _UsersRequestError("expected UTF-8") from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -224,7 +224,7 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         NAME,
         "Keep the file of users that libamperage_users.so reads. A server that runs takes changes"
@@ -251,11 +251,11 @@ def _parser() -> Parser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[Parser],
+    commands: argparse._SubParsersAction[CommandLineParser],
     name: str,
     do: Callable[[argparse.Namespace], int],
     words: str,
-) -> Parser:
+) -> CommandLineParser:
     parser = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
     parser.set_defaults(do=do)
     parser.add_argument("file", metavar="FILE", type=file_name, help="the file of users")

@@ -9,11 +9,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from server.app.command_line import Parser, make_parser
+from server.app.command_line import CommandLineParser, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
-from server.log.catalogue import Message, matching
+from server.log.catalogue import CatalogueMessage, matching
 from server.util.json_lines import json_line
 
 FOUND: Final = 0
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return FOUND if messages else NOTHING_FOUND
 
 
-def describe(message: Message) -> str:
+def describe(message: CatalogueMessage) -> str:
     """Return one block of output: heading, description, action and the text in the log."""
     return "\n".join(
         (
@@ -64,7 +64,7 @@ def describe(message: Message) -> str:
     )
 
 
-def _object(message: Message) -> bytes:
+def _object(message: CatalogueMessage) -> bytes:
     return json_line(
         {
             "id": message.id,
@@ -93,7 +93,7 @@ def _wrap(line: str, indent: int) -> str:
     )
 
 
-def _parser() -> Parser:
+def _parser() -> CommandLineParser:
     parser = make_parser(
         "ampserr",
         "Explain the messages that the server writes to its log.",

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Final, Protocol, TextIO
 
-from server.app.stdio import occupy_standard_streams, print_to_nowhere, say
+from server.app.stdio import open_standard_streams, discard_standard_output, say
 
 INTERRUPTED: Final = 130
 
 
-class Main(Protocol):
+class MainFunction(Protocol):
     """The main function of a command."""
 
     def __call__(self, arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +25,7 @@ class Main(Protocol):
         ...
 
 
-def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
+def command(name: str, *, failed: int = 1) -> Callable[[MainFunction], MainFunction]:
     """Return a decorator for main functions that handles errors of output and interrupts.
 
     Args:
@@ -33,7 +33,7 @@ def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
         failed: its exit status when it cannot print.
     """
 
-    def decorate(main: Main) -> Main:
+    def decorate(main: MainFunction) -> MainFunction:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             _open_missing_streams()
@@ -43,14 +43,14 @@ def command(name: str, *, failed: int = 1) -> Callable[[Main], Main]:
                 finally:  # help and version, too, end in an exception
                     sys.stdout.flush()
             except BrokenPipeError:
-                print_to_nowhere()
+                discard_standard_output()
                 return 0
             except OSError as error:
                 say(f"{name}: {_what(error)}: {error.strerror or error}")
-                print_to_nowhere()
+                discard_standard_output()
                 return failed
             except KeyboardInterrupt:
-                print_to_nowhere()
+                discard_standard_output()
                 return INTERRUPTED
             return status
 
@@ -65,7 +65,7 @@ def _what(error: OSError) -> str:
 
 def _open_missing_streams() -> None:
     """Redirect standard output and error to /dev/null if the process was started without them."""
-    occupy_standard_streams()
+    open_standard_streams()
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
 

@@ -12,8 +12,8 @@ from server.cli.journal_text import (
     header_text,
     size_of,
 )
-from server.cli.read_errors import Skipped
-from server.storage.journal.inspection import JournalReader, Slot
+from server.cli.read_errors import SkipCounter
+from server.storage.journal.inspection import JournalReader, EntrySlot
 
 
 class JournalPrinter:
@@ -38,14 +38,14 @@ class JournalPrinter:
         self._as_json = as_json
         self._local = local
         self._with_data = with_data
-        self._skipped = Skipped("damaged entry", "damaged entries")
+        self._skipped = SkipCounter("damaged entry", "damaged entries")
 
     def header(self) -> bytes:
         """Return the header of the file."""
         make = header_json if self._as_json else header_text
         return make(self._reader, local=self._local)
 
-    def entry(self, slot: Slot) -> bytes:
+    def entry(self, slot: EntrySlot) -> bytes:
         """Return one entry; a damaged one is only mentioned."""
         if self._as_json:
             return entry_json(self._reader, slot, local=self._local, with_data=self._with_data)
@@ -55,7 +55,7 @@ class JournalPrinter:
         """Return the usage of the file's space."""
         return (footer_json if self._as_json else footer_text)(self._reader)
 
-    def look_at(self, slot: Slot) -> None:
+    def look_at(self, slot: EntrySlot) -> None:
         """Count an entry, printed or not, as skipped if it is damaged."""
         if slot.entry is None:
             where = f"entry {slot.number}, whose record is at byte {slot.offset}"

@@ -12,7 +12,7 @@ import msgspec
 from amperage.wire.bookmarks import client_hash
 from server.cli.read_errors import reason
 from server.queues.core import decode
-from server.storage.journal.format.entry import Entry, Kind
+from server.storage.journal.format.entry import JournalEntry, JournalEntryKind
 from server.storage.journal.format.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -23,18 +23,18 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TXID,
     VERSION,
-    FormatError,
-    Row,
+    JournalFormatError,
+    EntryRow,
     encode_text,
 )
 from server.storage.journal.format.times import iso_timestamp, raw_timestamp
-from server.storage.journal.inspection import JournalReader, Slot
+from server.storage.journal.inspection import JournalReader, EntrySlot
 from server.storage.journal.sequence_gaps import decode_note
 from server.util.json_lines import json_line
 
 RULE: Final = b"_" * 62 + b"\n"
 
-_HOUSEKEEPING: Final = frozenset((Kind.NO_OP, Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS))
+_HOUSEKEEPING: Final = frozenset((JournalEntryKind.NO_OP, JournalEntryKind.DEFINE_TOPIC, JournalEntryKind.DEFINE_ORIGIN, JournalEntryKind.RUNS))
 _IDENTIFIERS: Final = (
     "local txid",
     "previous local txid",
@@ -47,19 +47,19 @@ _IDENTIFIERS: Final = (
     "timestamp",
 )
 _KINDS: Final[dict[int, str]] = {
-    Kind.PUBLISH: "publish",
-    Kind.DELTA_PUBLISH: "delta_publish",
-    Kind.SOW_DELETE: "sow_delete",
-    Kind.QUEUE_EVENT: "queue_event",
-    Kind.NO_OP: "noop",
-    Kind.DEFINE_TOPIC: "noop (topic definition)",
-    Kind.DEFINE_ORIGIN: "noop (origin definition)",
-    Kind.MISSING: "missing",
-    Kind.RUNS: "noop (runs)",
+    JournalEntryKind.PUBLISH: "publish",
+    JournalEntryKind.DELTA_PUBLISH: "delta_publish",
+    JournalEntryKind.SOW_DELETE: "sow_delete",
+    JournalEntryKind.QUEUE_EVENT: "queue_event",
+    JournalEntryKind.NO_OP: "noop",
+    JournalEntryKind.DEFINE_TOPIC: "noop (topic definition)",
+    JournalEntryKind.DEFINE_ORIGIN: "noop (origin definition)",
+    JournalEntryKind.MISSING: "missing",
+    JournalEntryKind.RUNS: "noop (runs)",
 }
 
 
-def is_noop(slot: Slot) -> bool:
+def is_noop(slot: EntrySlot) -> bool:
     """Return True for an entry of the log's own, such as a topic definition; False if damaged."""
     return slot.entry is not None and slot.entry.kind in _HOUSEKEEPING
 
@@ -72,7 +72,7 @@ def open_reader(path: Path) -> JournalReader:
     """
     try:
         return JournalReader(path)
-    except (OSError, FormatError) as problem:
+    except (OSError, JournalFormatError) as problem:
         raise ValueError(reason(path, problem)) from problem
 
 
@@ -124,7 +124,7 @@ def _footer(reader: JournalReader) -> Iterator[tuple[str, int]]:
     yield "Remaining Bytes", remaining
 
 
-def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> bytes:
+def entry_text(slot: EntrySlot, *, local: bool = False, with_data: bool = True) -> bytes:
     """Return one entry with all its fields as text."""
     entry, row = slot.entry, slot.row
     if entry is None or row is None:
@@ -140,7 +140,7 @@ def entry_text(slot: Slot, *, local: bool = False, with_data: bool = True) -> by
 
 
 def entry_json(
-    reader: JournalReader, slot: Slot, *, local: bool = False, with_data: bool = True
+    reader: JournalReader, slot: EntrySlot, *, local: bool = False, with_data: bool = True
 ) -> bytes:
     """Return one entry as a line of JSON."""
     entry, row = slot.entry, slot.row
@@ -155,7 +155,7 @@ def entry_json(
     return json_line(start | numbers | texts)
 
 
-def _numbers(slot: Slot, entry: Entry, row: Row, *, local: bool) -> Iterator[tuple[str, str | int]]:
+def _numbers(slot: EntrySlot, entry: JournalEntry, row: EntryRow, *, local: bool) -> Iterator[tuple[str, str | int]]:
     yield "crc32", row[CRC]
     yield "type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")
     yield "flags", "late" if entry.is_late else "none"
@@ -178,7 +178,7 @@ def _numbers(slot: Slot, entry: Entry, row: Row, *, local: bool) -> Iterator[tup
     yield "topic byte count", len(encode_text(entry.topic.name))
 
 
-def _texts(entry: Entry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]]:
+def _texts(entry: JournalEntry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]]:
     """Yield names, values, and whether the text form includes the length."""
     yield "topic", encode_text(entry.topic.name), False
     if with_data:
@@ -190,11 +190,11 @@ def _texts(entry: Entry, *, with_data: bool) -> Iterator[tuple[str, bytes, bool]
         yield "given sow key", entry.given_key, False
 
 
-def _data(entry: Entry) -> bytes:
+def _data(entry: JournalEntry) -> bytes:
     """Return the data of an entry; queue events and missing messages are put into words."""
-    if entry.kind == Kind.MISSING:
+    if entry.kind == JournalEntryKind.MISSING:
         return _missing(entry)
-    if entry.kind != Kind.QUEUE_EVENT:
+    if entry.kind != JournalEntryKind.QUEUE_EVENT:
         return entry.body
     try:
         event = decode(entry.body)
@@ -207,7 +207,7 @@ def _data(entry: Entry) -> bytes:
     return encode_text(" ".join(words))
 
 
-def _missing(entry: Entry) -> bytes:
+def _missing(entry: JournalEntry) -> bytes:
     try:
         note = decode_note(entry.body)
     except msgspec.MsgspecError:
@@ -218,7 +218,7 @@ def _missing(entry: Entry) -> bytes:
     return encode_text(" ".join(words))
 
 
-def size_of(slot: Slot) -> int:
+def size_of(slot: EntrySlot) -> int:
     """Return the bytes that an entry takes, as far as that is known."""
     row = slot.row
     return RECORD_SIZE + (0 if row is None else row[BODY_LENGTH] + row[EXTRAS_LENGTH])

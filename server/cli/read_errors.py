@@ -13,7 +13,7 @@ from server.app.stdio import say
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkipCounter:
     """Counts the parts of a file that were skipped.
 
     Attributes:

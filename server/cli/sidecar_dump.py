@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from server.app.command_line import Parser, count, make_parser
+from server.app.command_line import CommandLineParser, count, make_parser
 from server.app.stdio import say
 from server.cli.journal_text import write_out
 from server.cli.read_errors import reason
-from server.storage.journal.format.layout import FormatError
+from server.storage.journal.format.layout import JournalFormatError
 from server.util.safe_open import read_regular
 
 _Contents = TypeVar("_Contents")
@@ -19,7 +19,7 @@ _Dump: TypeAlias = Callable[[Path, _Contents, int | None], Iterable[bytes]]
 
 
 def dump_files(
-    parser: Parser,
+    parser: CommandLineParser,
     arguments: Sequence[str] | None,
     unpack: Callable[[bytes], _Contents],
     dump: _Dump[_Contents],
@@ -30,7 +30,7 @@ def dump_files(
     Args:
         parser: parser of the command line, made by `parser_for`.
         arguments: the command line without the program's name; that of the process if None.
-        unpack: parses a file's bytes; raises `FormatError`.
+        unpack: parses a file's bytes; raises `JournalFormatError`.
         dump: renders the contents as text.
         objects: renders the contents as lines of JSON.
 
@@ -42,7 +42,7 @@ def dump_files(
     for path in options.filename:
         try:
             contents = unpack(read_regular(path))
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             say(f"{parser.prog}: {reason(path, problem)}")
             status = 1
             continue
@@ -50,7 +50,7 @@ def dump_files(
     return status
 
 
-def parser_for(name: str, description: str, *, kind: str, things: str) -> Parser:
+def parser_for(name: str, description: str, *, kind: str, things: str) -> CommandLineParser:
     """Return the parser of a command's command line.
 
     Args:

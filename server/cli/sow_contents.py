@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from server.cli.read_errors import Skipped
+from server.cli.read_errors import SkipCounter
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.salvage import salvage
 from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
-from server.storage.sow.slab.slab_format import Kind
+from server.storage.sow.slab.slab_format import SlabEntryKind
 from server.storage.sow.slab.slab_scan import scan
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 
 _ATTEMPTS: Final = 3
 """Number of attempts. A file may change during a read: only damage in every attempt counts."""
 
 
-class Found(NamedTuple):
+class FileRecord(NamedTuple):
     """A record of the file.
 
     Attributes:
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Contents:
+class SowFileContents:
     """The contents of a file.
 
     Attributes:
@@ -52,18 +52,18 @@ class Contents:
     records: dict[tuple[object, ...], int] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
     damage: str | None = None
-    skipped: Skipped = field(default_factory=lambda: Skipped("damaged part", "damaged parts"))
-    overtaken: Skipped = field(
-        default_factory=lambda: Skipped(
+    skipped: SkipCounter = field(default_factory=lambda: SkipCounter("damaged part", "damaged parts"))
+    overtaken: SkipCounter = field(
+        default_factory=lambda: SkipCounter(
             "record that has changed meanwhile", "records that have changed meanwhile"
         )
     )
 
 
-def read_contents(file: SlabFile) -> Contents:
+def read_contents(file: SlabFile) -> SowFileContents:
     """Find all records; in a damaged file, find the remaining ones and count the lost parts."""
     for _ in range(_ATTEMPTS):
-        contents = Contents()
+        contents = SowFileContents()
         if file.has_lost_commit_points:
             damage = f"the commit points of {file.path} are damaged"
             break
@@ -73,14 +73,14 @@ def read_contents(file: SlabFile) -> Contents:
             damage = str(error)
         else:
             return contents
-    contents = Contents(damage=damage)
+    contents = SowFileContents(damage=damage)
     for gap in salvage(file, lambda location, data: _take(file, contents, location, data)):
         where = "a slab that is not there" if gap.offset is None else f"byte {gap.offset}"
         contents.skipped.add(gap.size, where)
     return contents
 
 
-def records_of(file: SlabFile, contents: Contents) -> Iterator[Found]:
+def records_of(file: SlabFile, contents: SowFileContents) -> Iterator[FileRecord]:
     """Yield the records, except those that a running instance has replaced in the meantime."""
     for location in contents.records.values():
         found = _found(file, location)
@@ -90,36 +90,36 @@ def records_of(file: SlabFile, contents: Contents) -> Iterator[Found]:
             yield found
 
 
-def _take(file: SlabFile, contents: Contents, location: int, data: bytes) -> None:
+def _take(file: SlabFile, contents: SowFileContents, location: int, data: bytes) -> None:
     """Apply an entry of the log."""
     slab = location // file.slab_size
     contents.entries[slab] = contents.entries.get(slab, 0) + 1
     kind = form.entry_kind(data)
-    if kind in (Kind.PAST, Kind.PAST_DELETED, Kind.DROPPED):
+    if kind in (SlabEntryKind.PAST, SlabEntryKind.PAST_DELETED, SlabEntryKind.DROPPED):
         identity: tuple[object, ...] = (form.entry_number(data),)
     else:
         record = form.decode_record(data, "")
         identity = (record.topic, record.key)
-    if kind in (Kind.DELETED, Kind.DROPPED):
+    if kind in (SlabEntryKind.DELETED, SlabEntryKind.DROPPED):
         contents.records.pop(identity, None)
     else:
         contents.records[identity] = location
 
 
-def _found(file: SlabFile, location: int) -> Found | None:
+def _found(file: SlabFile, location: int) -> FileRecord | None:
     try:
         data = file.read(location)
-    except StoreError:
+    except RecordStoreError:
         return None
     checksum = int.from_bytes(data[:4], "little")
     if len(data) < form.ENTRY.size or checksum != form.crc32c(data[4:]):
         return None
-    return Found(
+    return FileRecord(
         form.decode_record(data, ""),
         location,
         checksum,
         form.padded(len(data)),
-        form.entry_kind(data) != Kind.RECORD,
+        form.entry_kind(data) != SlabEntryKind.RECORD,
     )
 
 

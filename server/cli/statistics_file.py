@@ -21,7 +21,7 @@ from server.storage.journal.format.layout import decode_text, encode_text
 from server.util.json_lines import base64_field, plain_field
 from server.util.safe_open import open_regular
 
-Row: TypeAlias = tuple[Any, ...]
+ResultRow: TypeAlias = tuple[Any, ...]
 _Scalar: TypeAlias = int | str
 
 _STATIC: Final = "_STATIC"
@@ -44,7 +44,7 @@ _STEPS_BETWEEN_LOOKS: Final = 100_000
 """Instructions of SQLite's virtual machine between two checks for an interrupt."""
 
 
-class UnreadableError(Exception):
+class StatisticsFileError(Exception):
     """A database cannot be read, or a query cannot be answered. The text is for the user."""
 
 
@@ -69,15 +69,15 @@ class StatisticsFile:
             self._tables = {name for (name,) in self._connection.execute(_TABLES)}
             self.bases = self._join_tables()
         except sqlite3.Error as error:
-            raise UnreadableError(f"{name}: {error}") from None
+            raise StatisticsFileError(f"{name}: {error}") from None
         except UnicodeEncodeError:
-            raise UnreadableError(f"{name}: the name of a table is no UTF-8") from None
+            raise StatisticsFileError(f"{name}: the name of a table is no UTF-8") from None
         for function, compute in _FUNCTIONS.items():
             self._connection.create_function(function, 1, self._said(function, compute))
         self._connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_LOOKS)
         self._connection.set_authorizer(self._authorize)
 
-    def ask(self, query: str, *values: object) -> tuple[list[str], Iterator[Row]]:
+    def ask(self, query: str, *values: object) -> tuple[list[str], Iterator[ResultRow]]:
         """Execute a query, and return its columns, with unique names, and its rows.
 
         Raises:
@@ -86,13 +86,13 @@ class StatisticsFile:
         try:
             cursor = self._connection.execute(query, values)
         except UnicodeError:  # SQLite's error about names of tables and columns
-            raise UnreadableError(f"{self._name}: expected names and queries in UTF-8") from None
+            raise StatisticsFileError(f"{self._name}: expected names and queries in UTF-8") from None
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise self._unreadable(error) from None
         names = [column[0] for column in cursor.description or ()]
         return [*_distinct(names)], self._rows(cursor)
 
-    def since(self, base: str, timestamp: int) -> tuple[list[str], Iterator[Row]] | None:
+    def since(self, base: str, timestamp: int) -> tuple[list[str], Iterator[ResultRow]] | None:
         """Return the rows of a joined table since a timestamp, the oldest first.
 
         Returns:
@@ -147,7 +147,7 @@ class StatisticsFile:
         self._complaint = "other databases cannot be attached, nor made"
         return sqlite3.SQLITE_DENY
 
-    def _rows(self, cursor: sqlite3.Cursor) -> Iterator[Row]:
+    def _rows(self, cursor: sqlite3.Cursor) -> Iterator[ResultRow]:
         try:
             yield from cursor
         except sqlite3.Error as error:
@@ -156,7 +156,7 @@ class StatisticsFile:
     def _unreadable(self, error: Exception) -> BaseException:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return KeyboardInterrupt()
-        return UnreadableError(f"{self._name}: {self._complaint or error}")
+        return StatisticsFileError(f"{self._name}: {self._complaint or error}")
 
     def _said(
         self, name: str, compute: Callable[[Any], _Scalar]
@@ -190,7 +190,7 @@ class StatisticsFile:
 _ENDS: Final = (_DYNAMIC, _STATIC)
 
 
-def as_json(names: list[str], row: Row) -> bytes:
+def as_json(names: list[str], row: ResultRow) -> bytes:
     """Return a row as a line with a JSON object.
 
     Blobs are in base64, and so are texts that are no UTF-8; JSON has no infinite numbers, so these
@@ -212,7 +212,7 @@ def _field(name: str, value: object) -> tuple[str, object]:
             return plain_field(name, value)
 
 
-def as_csv(values: list[str] | Row) -> bytes:
+def as_csv(values: list[str] | ResultRow) -> bytes:
     """Return values as a line of comma-separated values."""
     return encode_text(",".join(map(_cell, values)) + "\n")
 
@@ -266,11 +266,11 @@ def _open(name: str) -> sqlite3.Connection:
     try:
         open_regular(path).close()
     except OSError as error:
-        raise UnreadableError(f"{name}: {error.strerror or error}") from None
+        raise StatisticsFileError(f"{name}: {error.strerror or error}") from None
     is_shared = Path(f"{name}-wal").exists() or Path(f"{name}-journal").exists()
     size = path.stat().st_size
     if not is_shared and size < _SMALLEST:
-        raise UnreadableError(f"{name}: it has {size} bytes, less than a database")
+        raise StatisticsFileError(f"{name}: it has {size} bytes, less than a database")
     how = "mode=ro" if is_shared else "mode=ro&immutable=1"
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?{how}",

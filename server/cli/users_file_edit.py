@@ -24,7 +24,7 @@ NEW_FILE: Final = """\
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class EditError(ValueError):
+class UsersFileEditError(ValueError):
     """A change cannot be made. The text has the reason."""
 
 
@@ -44,7 +44,7 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
     _refuse_existing(content, text, name)
     for role in roles:
         if role not in content.get(ROLES, {}):
-            raise EditError(f"there is no role {role!r}")
+            raise UsersFileEditError(f"there is no role {role!r}")
     given: dict[str, Any] = {"logon": True}
     lines = [f"[{USERS}.{_quoted(name)}]"]
     if password is not None:
@@ -74,7 +74,7 @@ def with_password(text: str, name: str, password: str) -> str:
     else:
         header = next((one for one in places.tables if one.place == (USERS, name)), None)
         if header is None:
-            raise EditError(_by_hand(name))
+            raise UsersFileEditError(_by_hand(name))
         line = f'\n{PASSWORD} = "{password}"'
         changed = text[: header.end] + line + text[header.end :]
     user[PASSWORD] = password
@@ -99,7 +99,7 @@ def without_user(text: str, name: str) -> str:
         end = tables[number + 1].start if number + 1 < len(tables) else len(text)
         end = _before_comments(text, table.end, end)
     if not parts:
-        raise EditError(_by_hand(name))
+        raise UsersFileEditError(_by_hand(name))
     del content[USERS][name]
     if not content[USERS]:
         del content[USERS]
@@ -117,7 +117,7 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for a number that is too long
-        raise EditError(f"it is no TOML: {error or 'nested too deep'}") from None
+        raise UsersFileEditError(f"it is no TOML: {error or 'nested too deep'}") from None
 
 
 def _checked(changed: str, expected: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _checked(changed: str, expected: dict[str, Any]) -> str:
     except ValueError:
         found = None
     if found != expected and found != {**expected, USERS: {}}:
-        raise EditError("it is written in a way that cannot be changed here; change it by hand")
+        raise UsersFileEditError("it is written in a way that cannot be changed here; change it by hand")
     return changed
 
 
@@ -139,17 +139,17 @@ def _existing(content: dict[str, Any], name: str) -> dict[str, Any]:
     users = content.get(USERS)
     user = users.get(name) if isinstance(users, dict) else None
     if not isinstance(user, dict):
-        raise EditError(f"there is no user {name!r}")
+        raise UsersFileEditError(f"there is no user {name!r}")
     return user
 
 
 def _refuse_existing(content: dict[str, Any], text: str, name: str) -> None:
     users = content.get(USERS, {})
     if not isinstance(users, dict):
-        raise EditError(f"{USERS} is no table")
+        raise UsersFileEditError(f"{USERS} is no table")
     if name in users:
         line = find_places(text).line((USERS, name))
-        raise EditError(f"there is a user {name!r} already, in line {line}")
+        raise UsersFileEditError(f"there is a user {name!r} already, in line {line}")
 
 
 def _by_hand(name: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class _Intake(Protocol):
+class _InputCounters(Protocol):
     bytes_in: int
     messages_in: int
 
 
-class _Outbox(Protocol):
+class _OutputCounters(Protocol):
     bytes_out: int
     messages_out: int
 
@@ -23,27 +23,27 @@ class _Outbox(Protocol):
         """The number of these messages."""
 
 
-class Departing(Protocol):
+class SessionCounters(Protocol):
     """A session that has been closed."""
 
     denied_reads: int
     denied_writes: int
 
     @property
-    def intake(self) -> _Intake:
+    def intake(self) -> _InputCounters:
         """The input from its peer."""
 
     @property
-    def outbox(self) -> _Outbox:
+    def outbox(self) -> _OutputCounters:
         """The output buffer for its peer."""
 
 
-class Departed:
+class ClosedSessionTotals:
     """Totals of all closed sessions of one transport.
 
     Attributes:
-        bytes_in: see `Intake`.
-        messages_in: see `Intake`.
+        bytes_in: see `SessionInput`.
+        messages_in: see `SessionInput`.
         bytes_out: see `Outbox`.
         messages_out: see `Outbox`.
         denied_reads: see `Session`.
@@ -60,7 +60,7 @@ class Departed:
         self.denied_writes = 0
         self.sessions = 0
 
-    def add(self, session: Departing) -> None:
+    def add(self, session: SessionCounters) -> None:
         """Add the counts of a session, and the output that its last flush will send."""
         intake, outbox = session.intake, session.outbox
         self.bytes_in += intake.bytes_in

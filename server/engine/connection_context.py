@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from server.engine.socket_stats import NOTHING, Readings
+from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 
 if TYPE_CHECKING:
-    from server.security.authentication import Authenticator
+    from server.security.authentication import LogonAuthenticator
     from server.security.entitlement import Entitlement
     from server.security.interceptors.base import TransportFilter
-    from server.topics.subscriptions.limits.slow_clients import Kept
+    from server.topics.subscriptions.limits.slow_clients import BacklogStats
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ConnectionContext:
     """Grants of a transport to the connections that it accepts.
 
     Attributes:
@@ -31,7 +31,7 @@ class Entrance:
 
     transport: str
     message_type: str | None
-    authenticator: Authenticator
+    authenticator: LogonAuthenticator
     entitlement: Entitlement
     filters: tuple[TransportFilter, ...] = ()
     certificate_user: str = ""
@@ -39,7 +39,7 @@ class Entrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ConnectionHandle:
     """The connection to a peer, as its transport offers it to the session.
 
     Attributes:
@@ -63,6 +63,6 @@ class Link:
     hold: Callable[[int], None] = lambda _: None
     pause: Callable[[], None] = lambda: None
     resume: Callable[[], None] = lambda: None
-    look: Callable[[], Readings] = lambda: NOTHING
-    kept: Callable[[], Kept | None] = lambda: None
+    look: Callable[[], SocketStats] = lambda: NO_SOCKET_STATS
+    kept: Callable[[], BacklogStats | None] = lambda: None
     takes_parts: bool = False

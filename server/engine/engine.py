@@ -11,40 +11,40 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amperage.wire.framing import FrameSource, HeadedParts
-from amperage.wire.runs import RunReader
+from amperage.wire.framing import FrameSource, AmpsFrameParts
+from amperage.wire.runs import FrameBatchReader
 from config_schema.spec import ConflatedTopicSpec, TopicRef
-from server.engine.closed_session_totals import Departed
-from server.engine.connection_context import Entrance, Link
+from server.engine.closed_session_totals import ClosedSessionTotals
+from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.hooks import Hooks
-from server.engine.replays.tail import Tail
-from server.engine.scheduler import Turns
+from server.engine.replays.tail import ReplayTail
+from server.engine.scheduler import Scheduler
 from server.engine.session import Session
-from server.engine.session_teardown import Ending
-from server.engine.unauthenticated import Lobby
+from server.engine.session_teardown import SessionTeardown
+from server.engine.unauthenticated import PreLogonLimits
 from server.expressions.filter_cache import FilterParser
 from server.expressions.parser import SizeLimits
-from server.security.switches import Switches
+from server.security.switches import SecuritySwitches
 from server.topics.conflated_topic import ConflatedTopic
-from server.topics.sow_registry import Stores
+from server.topics.sow_registry import SowRegistry
 from server.topics.subscriptions.delivery.outbox import Outboxes
-from server.topics.subscriptions.limits.failures import Failures
+from server.topics.subscriptions.limits.failures import SubscriptionFailures
 from server.topics.system.audit import Audit
 from server.topics.system.client_status import ClientStatus
-from server.topics.system.event_topic import EventTypes
+from server.topics.system.event_topic import EventMessageTypes
 from server.topics.system.sow_stats import SowStats
 from server.topics.topic_table import TopicTable
 from server.topics.view_topic import View
 from server.util.clock import Clock
 from server.util.histogram import Histogram
-from server.util.limits import MOST_FILTER_PARTS, MOST_FILTER_VALUES
-from server.util.log_protocol import Log
+from server.util.limits import MAX_FILTER_TERMS, MAX_FILTER_VALUES
+from server.util.log_protocol import ServerLog
 
 if TYPE_CHECKING:
     from config_schema.spec import ViewSpec
-    from server.storage.sow.records import Change
-    from server.topics.record_source import Keeper
-    from server.topics.settings import Settings
+    from server.storage.sow.records import RecordChange
+    from server.topics.record_source import RecordSource
+    from server.topics.settings import EngineSettings
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
 
@@ -83,27 +83,27 @@ class Engine:
         persisting: the time from a publish until it was settled, in microseconds.
     """
 
-    tail: Tail
-    settled_tail: Tail
+    tail: ReplayTail
+    settled_tail: ReplayTail
 
     def __init__(
-        self, settings: Settings, log: Log, clock: Clock, elapsed: Callable[[], float]
+        self, settings: EngineSettings, log: ServerLog, clock: Clock, elapsed: Callable[[], float]
     ) -> None:
         self.settings = settings
         self.log = log
         self.clock = clock
         self.outboxes = Outboxes(elapsed)
-        self.turns = Turns(clock, elapsed, self.outboxes, log)
-        self.stores = Stores(clock, log, self._announce, self.turns.start, self.flush)
+        self.turns = Scheduler(clock, elapsed, self.outboxes, log)
+        self.stores = SowRegistry(clock, log, self._announce, self.turns.start, self.flush)
         self.topics = TopicTable(
             settings.message_types, settings.functions, self.stores, self.turns.queue
         )
         self.filters = FilterParser(
-            settings.functions, SizeLimits(MOST_FILTER_PARTS, MOST_FILTER_VALUES)
+            settings.functions, SizeLimits(MAX_FILTER_TERMS, MAX_FILTER_VALUES)
         )
         self.hooks = Hooks()
-        self.switches = Switches()
-        event_types = EventTypes(
+        self.switches = SecuritySwitches()
+        event_types = EventMessageTypes(
             settings.message_types, settings.message_type_modules, settings.unified_fix_tags
         )
         self.published_inside = event_types.published
@@ -111,14 +111,14 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.audit = Audit(self.topics, event_types, clock, log)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.lobby = Lobby(clock, self.flush)
-        self.failures = Failures(self.turns.queue, log)
+        self.lobby = PreLogonLimits(clock, self.flush)
+        self.failures = SubscriptionFailures(self.turns.queue, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
         self.ending = 0
         self.gone = 0
-        self.departed: defaultdict[str, Departed] = defaultdict(Departed)
+        self.departed: defaultdict[str, ClosedSessionTotals] = defaultdict(ClosedSessionTotals)
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -129,8 +129,8 @@ class Engine:
 
     def connect(
         self,
-        entrance: Entrance,
-        link: Link,
+        entrance: ConnectionContext,
+        link: ConnectionHandle,
         reader: FrameSource | None = None,
     ) -> Session:
         """Begin a session for a new connection, and return it.
@@ -143,7 +143,7 @@ class Engine:
         self._connections_accepted += 1
         number = self._connections_accepted
         name = f"{self.settings.instance_name}-{entrance.transport}-{number}"
-        source = RunReader(parts=HeadedParts()) if reader is None else reader
+        source = FrameBatchReader(parts=AmpsFrameParts()) if reader is None else reader
         session = Session(self, number, entrance, name, link, source)
         self._sessions[number] = session
         self.log.emit("07-0011", client=name)
@@ -155,8 +155,8 @@ class Engine:
         """Record messages in a transaction log. Called before the first publish."""
         self.transaction_log = self.topics.transaction_log = self.stores.transaction_log = log
         log.use_turns(self.turns.start)
-        self.tail = Tail(log, self, log.safe_here)
-        self.settled_tail = Tail(log, self, log.settled)
+        self.tail = ReplayTail(log, self, log.safe_here)
+        self.settled_tail = ReplayTail(log, self, log.settled)
 
     def session(self, number: int) -> Session | None:
         """Return the session with a number, if it is not closed."""
@@ -192,7 +192,7 @@ class Engine:
         session.outbox.close()
         session.departed.add(session)
         self.ending += 1
-        self.turns.start(Ending(session, partial(self._gone, session, reason)))
+        self.turns.start(SessionTeardown(session, partial(self._gone, session, reason)))
 
     def _gone(self, session: Session, reason: str) -> None:
         self.ending -= 1
@@ -211,7 +211,7 @@ class Engine:
             BodyError: it is a view whose message type has no fields of such names.
         """
         refs = (spec.underlying,) if isinstance(spec, ConflatedTopicSpec) else spec.underlying
-        sources: dict[TopicRef, Keeper] = {}
+        sources: dict[TopicRef, RecordSource] = {}
         for ref in refs:
             source = self.stores.configured(ref)
             if source is None:
@@ -228,7 +228,7 @@ class Engine:
             stores.add_derived(view)
 
     def _announce(
-        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+        self, message_type: str, changes: Iterable[RecordChange], envelope: Envelope, reason: str
     ) -> None:
         self.topics.announce(message_type, changes, envelope, reason)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
-    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.subscriber import DeliveryWatcher
 
-ClientWatcher = Callable[["Client", Mapping[str, str | None]], None]
+ClientWatcher = Callable[["ClientIdentity", Mapping[str, str | None]], None]
 """Takes the client, and details of the event by their names in /AMPS/ClientStatus."""
 
 
@@ -47,7 +47,7 @@ class Hooks:
         """Return whether an event of clients has a watcher."""
         return event in self._clients
 
-    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
+    def tell(self, event: str, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         """Notify the watchers of an event of a client."""
         for watcher in self._clients.get(event, ()):
             watcher(client, details)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame, FrameSource
-    from amperage.wire.header_template import FrameRun
-    from server.engine.commands.publish_batches import PublishRuns
-    from server.engine.commands.publish_fast_path import Obey
+    from amperage.wire.header_template import FrameBatch
+    from server.engine.commands.publish_batches import PublishBatcher
+    from server.engine.commands.publish_fast_path import ExecuteCallback
 
 
-class Inbox:
+class InputBuffer:
     """Buffers the bytes and frames of one connection that are not executed yet.
 
     Args:
@@ -35,7 +35,7 @@ class Inbox:
     def __init__(self, reader: FrameSource) -> None:
         self.reader = reader
         self._chunks: deque[bytes] = deque()
-        self._run: FrameRun | None = None  # comes before the frames
+        self._run: FrameBatch | None = None  # comes before the frames
         self._frames: Sequence[Frame] = ()
         self._position = 0  # of the next message: in the run, or else in the frames
 
@@ -77,13 +77,13 @@ class Inbox:
         self._run, self._frames = None, ()
         self.reader.drop()
 
-    def obey(self, most: int, runs: PublishRuns, obey: Obey) -> int:
+    def obey(self, most: int, runs: PublishBatcher, obey: ExecuteCallback) -> int:
         """Execute frames.
 
         Args:
             most: the maximum number of frames.
             runs: executes batches of plain publishes.
-            obey: executes all other frames; see `PlainPublishes.gather`.
+            obey: executes all other frames; see `PublishHeaderCache.gather`.
 
         Returns:
             The number of frames executed.

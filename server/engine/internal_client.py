@@ -14,7 +14,7 @@ from amperage.wire.framing import FrameReader
 from amperage.wire.header import Header
 from server.engine.commands import aggregation
 from server.engine.commands.dispatch import AFTER_LOGON
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import (
     check_query_options,
     read_presentation,
@@ -24,20 +24,20 @@ from server.engine.commands.parsing.query_parameters import read_query_terms
 from server.engine.commands.parsing.topic_selection import read_topic, records_of
 from server.engine.commands.query import QueryCommand
 from server.engine.commands.subscribe import prepare
-from server.engine.connection_context import Entrance, Link
+from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.session import Session
 from server.message_types.base import BodyError
 from server.security.entitlement import FixedEntitlement
 from server.security.modules import OPEN
-from server.security.permissions import EVERYTHING, Permission
+from server.security.permissions import ALL_PERMISSIONS, Permission
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.storage.sow.query.query import OpenQuery
     from server.topics.subscriptions.delivery.presentation import Presentation
-    from server.topics.subscriptions.delivery.sink import Sink
+    from server.topics.subscriptions.delivery.sink import MessageSink
     from server.topics.subscriptions.subscription import Subscription
 
 _LITERAL: Final = "non_regex_topic"
@@ -54,16 +54,16 @@ class InternalClient:
     """
 
     def __init__(self, engine: Engine, name: str, message_type: str) -> None:
-        entrance = Entrance(
+        entrance = ConnectionContext(
             transport="",
             message_type=message_type,
             authenticator=OPEN,
-            entitlement=FixedEntitlement(EVERYTHING),
+            entitlement=FixedEntitlement(ALL_PERMISSIONS),
         )
-        link = Link("", send=lambda _: None, hang_up=lambda: None)
+        link = ConnectionHandle("", send=lambda _: None, hang_up=lambda: None)
         number = engine.number_internal_client()
         self._session = Session(engine, number, entrance, name, link, FrameReader())
-        self._session.permissions = EVERYTHING
+        self._session.permissions = ALL_PERMISSIONS
         self._session.log_on(name, message_type)
         self._engine = engine
 
@@ -111,7 +111,7 @@ class InternalClient:
         """Return whether there is a record that a publish of a message would update."""
         sow = self._engine.stores.find(self._session.message_type, topic)
         try:
-            return isinstance(sow, SowTopic) and bool(sow.find_body(body, topic))
+            return isinstance(sow, SowTopicRecords) and bool(sow.find_body(body, topic))
         except (BodyError, KeyRefusedError):
             return False
 
@@ -161,13 +161,13 @@ class InternalClient:
         selector = read_topic(session, header, chosen)
         topics = records_of(session, Permission.READ_TOPIC, selector)
         if not topics and not selector.is_regex:
-            raise CommandRefused("invalid topic", f"topic {selector.text!r} keeps no records")
+            raise CommandRefusedError("invalid topic", f"topic {selector.text!r} keeps no records")
         asked = QueryCommand(session, header, terms, presentation).queries(topics)
         skip_n = terms.skip_n or 0 if len(topics) > 1 else 0  # otherwise the query itself skips
         return _first([one.query for one in asked], presentation, skip_n)
 
     def subscribe(
-        self, topic: str, sink: Sink, filter_text: str | None, options: str | None
+        self, topic: str, sink: MessageSink, filter_text: str | None, options: str | None
     ) -> Subscription:
         """Subscribe; a client of this kind has one subscription at most.
 

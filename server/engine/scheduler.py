@@ -31,7 +31,7 @@ so outboxes with little in them are held for a moment while there is more work; 
 faster than they are flushed, no work gets a slice until they are flushed.
 
 A slice is over when the clock says so, and only the running work can check the clock: after each
-command, and for publishes, which are executed in batches, as often as `Pace` says. Scheduling is
+command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says. Scheduling is
 cooperative: a command is not preempted.
 """
 
@@ -47,13 +47,13 @@ from server.util.histogram import Histogram
 if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.outbox import Outboxes
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
-TURN_SECONDS: Final = 0.001
+ROUND_SECONDS: Final = 0.001
 """The length of a turn: how long the engine works before it polls all sockets again."""
 
-SHORT_TURN_SECONDS: Final = 0.000_25
+SHORT_ROUND_SECONDS: Final = 0.000_25
 """The same, while other clients might have to wait for the end of the turn."""
 
 _HEARD_SECONDS: Final = 0.1
@@ -75,7 +75,7 @@ _SHORT_SLICE_SECONDS: Final = 0.000_2
 _LEAST_SLICE_SECONDS: Final = 0.000_2
 """The shortest slice when many items share a turn."""
 
-LONG_READ: Final = 64 * 1024
+LONG_READ_SIZE: Final = 64 * 1024
 """Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
 
 _SLICES_AT_ONCE: Final = 4
@@ -83,12 +83,12 @@ _SLICES_AT_ONCE: Final = 4
 _MICROSECONDS: Final = 1e6
 
 
-LONG_SECONDS: Final = 0.1
+LONG_TASK_SECONDS: Final = 0.1
 """Work that blocks the engine's thread for longer than this is logged."""
 
 
 @dataclass(slots=True)
-class Longest:
+class LongestTask:
     """The work that has blocked the engine's thread for longest, and the number of long blocks.
 
     Attributes:
@@ -104,7 +104,7 @@ class Longest:
     count: int = 0
 
 
-class Turns:
+class Scheduler:
     """Schedules the work of the engine's thread in slices.
 
     Args:
@@ -121,16 +121,16 @@ class Turns:
     """
 
     def __init__(
-        self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: Log
+        self, clock: Clock, elapsed: Callable[[], float], outboxes: Outboxes, log: ServerLog
     ) -> None:
-        self.longest: Final = Longest()
+        self.longest: Final = LongestTask()
         self.lengths: Final = Histogram()
         self.postponed = 0
         self._log = log
         self.elapsed: Final = elapsed
         self._clock = clock
         self._outboxes = outboxes
-        self._waiting: deque[Sliced] = deque()
+        self._waiting: deque[EngineTask] = deque()
         self._slice_ends = 0.0
         self._turn_ends = 0.0
         self._is_counting = False  # a long read has begun to use up the next turn
@@ -153,7 +153,7 @@ class Turns:
         left = self._slice_ends - now
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
-    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
+    def serve(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
         """Give a connection a slice for the bytes just read, or queue it for a turn.
 
         Args:
@@ -165,11 +165,11 @@ class Turns:
             Whether it has to wait; then it is in the queue.
         """
         now = self.elapsed()
-        if size < LONG_READ:
+        if size < LONG_READ_SIZE:
             if id(connection) != self._ahead and not is_patient:
                 self._heard_at = now
             is_alone = not self._waiting
-            self._slice_ends = now + (TURN_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
+            self._slice_ends = now + (ROUND_SECONDS if is_alone else _SHORT_SLICE_SECONDS)
         else:
             self._ahead = id(connection)
             self._slice_ends = now if self._is_taken else self._count(now)
@@ -179,9 +179,9 @@ class Turns:
             self.queue(connection)
         return has_more
 
-    def start(self, work: Sliced) -> None:
+    def start(self, work: EngineTask) -> None:
         """Run the first few slices now (all of a small query), and the others in later turns."""
-        end = self.elapsed() + TURN_SECONDS
+        end = self.elapsed() + ROUND_SECONDS
         for _ in range(_SLICES_AT_ONCE):
             if not work.step():
                 return
@@ -189,7 +189,7 @@ class Turns:
                 break
         self.queue(work)
 
-    def queue(self, work: Sliced) -> None:
+    def queue(self, work: EngineTask) -> None:
         """Add work to the queue for slices."""
         self._waiting.append(work)
         self._schedule()
@@ -220,7 +220,7 @@ class Turns:
     def _length(self, now: float) -> float:
         """Return the length of a turn: short if a client is expected to wait for its end."""
         is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
-        return SHORT_TURN_SECONDS if is_anybody_heard else TURN_SECONDS
+        return SHORT_ROUND_SECONDS if is_anybody_heard else ROUND_SECONDS
 
     def _count(self, now: float) -> float:
         """Begin to count the next turn's time, if that has not begun; return when the turn ends."""
@@ -281,31 +281,31 @@ class Turns:
 
         Args:
             seconds: its duration.
-            doing: its client and its name; see `Sliced.doing`.
+            doing: its client and its name; see `EngineTask.doing`.
         """
         longest = self.longest
         if seconds > longest.seconds:
             longest.seconds = seconds
             longest.client, longest.work = doing
-        if seconds > LONG_SECONDS:
+        if seconds > LONG_TASK_SECONDS:
             longest.count += 1
             client, work = doing
             milliseconds = round(seconds * 1000)
             self._log.emit("01-0010", milliseconds=milliseconds, work=work, client=client or None)
 
-    def _step(self, work: Sliced, begun: float) -> bool:
+    def _step(self, work: EngineTask, begun: float) -> bool:
         has_more = work.step()
         seconds = self.elapsed() - begun
         microseconds = int(seconds * _MICROSECONDS)
         lengths = self.lengths  # as `add`, whose call costs too much here
         lengths.counts[microseconds.bit_length()] += 1
         lengths.total += microseconds
-        if seconds > self.longest.seconds or seconds > LONG_SECONDS:
+        if seconds > self.longest.seconds or seconds > LONG_TASK_SECONDS:
             self.took(seconds, work.doing)
         return has_more
 
 
-class Pace:
+class BatchSizeEstimator:
     """Limits how many messages of one connection are executed between two checks of the clock.
 
     The cost of a message is estimated from the messages before it. The estimate rises at once and

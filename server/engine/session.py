@@ -8,7 +8,7 @@ server/engine/commands/dispatch.py. A session never raises to the transport that
 that breaks the protocol gets a failure ack where one can be addressed, and an entry in the log.
 Where the stream cannot be trusted any more, the peer is disconnected.
 
-The peer's input comes through its `Intake` (server/engine/session_input.py). The publish path is
+The peer's input comes through its `SessionInput` (server/engine/session_input.py). The publish path is
 short: messages whose headers say nothing but "publish to this topic" are collected in batches, and
     each
 batch goes to its topic in one call (server/engine/commands/publish_batches.py).
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.wire.bookmarks import client_hash
 from amperage.wire.framing import (
-    LONGEST_HEADER,
+    MAX_BUFFERED_HEADER_SIZE,
     FrameError,
     FrameSource,
     LongHeaderError,
@@ -33,42 +33,42 @@ from amperage.wire.header import (
     HeaderError,
     decode_frame,
     encode_header,
-    glance_at,
+    read_reply_keys,
 )
 from server.engine import session_input
 from server.engine.commands import dispatch
 from server.engine.commands.acks import failure
-from server.engine.commands.context import LogonOptions
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.context import SessionLogonOptions
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
-from server.engine.commands.heartbeat import Pulse
+from server.engine.commands.heartbeat import HeartbeatTimer
 from server.engine.commands.persisted_acks import PersistedAcks
-from server.engine.commands.publish_batches import PublishRuns
-from server.engine.commands.publish_target import NOT_ENTITLED, Writing
-from server.engine.commands.queue_ack_fast_path import PlainAcks
+from server.engine.commands.publish_batches import PublishBatcher
+from server.engine.commands.publish_target import NOT_ENTITLED, PublishTargets
+from server.engine.commands.queue_ack_fast_path import AckHeaderCache
 from server.engine.commands.silent_refusals import SilentRefusals
-from server.engine.commands.subscribe_fast_path import RepeatedSubscribes
-from server.engine.session_input import Intake
-from server.engine.unauthenticated import Visit
+from server.engine.commands.subscribe_fast_path import SubscribeFastPath
+from server.engine.session_input import SessionInput
+from server.engine.unauthenticated import PreLogonConnection
 from server.security import permissions
-from server.security.bound_identity import BoundPermits
+from server.security.bound_identity import PermitBinder
 from server.security.interceptors.base import IncomingCommand, Verdict
 from server.security.permissions import Permission, Permissions, Permit
 from server.topics.subscriptions.delivery.outbox import Outbox, Outboxes
-from server.topics.subscriptions.delivery.wire_trace import with_transcript
+from server.topics.subscriptions.delivery.wire_trace import with_wire_trace
 from server.topics.subscriptions.subscription import Subscription
-from server.topics.system.audit import Party
-from server.util.limits import MOST_HEADER, MOST_HEADER_BEFORE_LOGON
+from server.topics.system.audit import AuditParty
+from server.util.limits import MAX_HEADER_SIZE, MAX_HEADER_SIZE_BEFORE_LOGON
 
 if TYPE_CHECKING:
-    from server.engine.closed_session_totals import Departed
-    from server.engine.connection_context import Entrance, Link
+    from server.engine.closed_session_totals import ClosedSessionTotals
+    from server.engine.connection_context import ConnectionContext, ConnectionHandle
     from server.engine.hooks import Hooks
-    from server.engine.queries.execution import QueryRun
-    from server.engine.unauthenticated import Lobby
-    from server.security.authentication import Exchange
-    from server.storage.journal.sequence_gaps import Pairs
-    from server.topics.subscriptions.limits.failures import Failures
+    from server.engine.queries.execution import QueryExecution
+    from server.engine.unauthenticated import PreLogonLimits
+    from server.security.authentication import LogonExchange
+    from server.storage.journal.sequence_gaps import SequenceRanges
+    from server.topics.subscriptions.limits.failures import SubscriptionFailures
     from server.topics.subscriptions.subscriber import DeliveryWatcher
     from server.topics.topic_table import AnyTopic
 
@@ -77,7 +77,7 @@ _GLANCED_AT: Final = 4096
 """Bytes behind a brace that are searched for the command id, if the header does not end."""
 
 
-class State(Enum):
+class SessionState(Enum):
     """The state of a session."""
 
     CONNECTED = "connected"
@@ -85,11 +85,11 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Surroundings(session_input.Surroundings, dispatch.Surroundings, Protocol):
+class SessionEngine(session_input.SessionInputEngine, dispatch.DispatchEngine, Protocol):
     """The interface of the engine that sessions use."""
 
     @property
-    def departed(self) -> Mapping[str, Departed]:
+    def departed(self) -> Mapping[str, ClosedSessionTotals]:
         """Traffic totals of closed sessions, by transport; there is one for any name."""
 
     @property
@@ -97,11 +97,11 @@ class Surroundings(session_input.Surroundings, dispatch.Surroundings, Protocol):
         """Callbacks for events of clients, and for deliveries."""
 
     @property
-    def failures(self) -> Failures:
+    def failures(self) -> SubscriptionFailures:
         """The component that ends subscriptions after a failure on their behalf."""
 
     @property
-    def lobby(self) -> Lobby:
+    def lobby(self) -> PreLogonLimits:
         """The connections that have not logged on, and their limits."""
 
     @property
@@ -158,10 +158,10 @@ class Session:
         persisted_acks: the acks that wait for the transaction log.
         silent_refusals: its refused publishes that asked for no ack.
         visit: counts it among the connections before logon; None after the logon.
-        is_behind: returns whether the peer has not read all its output yet. See `Link`.
-        hold: charges memory to it. See `Link`.
-        look: returns how much data is in transit. See `Link`.
-        kept: returns the data retained for it. See `Link`.
+        is_behind: returns whether the peer has not read all its output yet. See `ConnectionHandle`.
+        hold: charges memory to it. See `ConnectionHandle`.
+        look: returns how much data is in transit. See `ConnectionHandle`.
+        kept: returns the data retained for it. See `ConnectionHandle`.
         connected_at: when the connection was made, in seconds since 1970.
         denied_reads: how often its user was refused to read: commands, and topics that a regular
             expression matches.
@@ -173,11 +173,11 @@ class Session:
 
     def __init__(
         self,
-        engine: Surroundings,
+        engine: SessionEngine,
         number: int,
-        entrance: Entrance,
+        entrance: ConnectionContext,
         name: str,
-        link: Link,
+        link: ConnectionHandle,
         reader: FrameSource,
     ) -> None:
         self.engine = engine
@@ -193,27 +193,27 @@ class Session:
         self.hold = link.hold
         self.look = link.look
         self.kept = link.kept
-        self.state = State.CONNECTED
+        self.state = SessionState.CONNECTED
         self.close_reason = ""
         self.fault = ""
         self.client_version = ""
-        self.options = LogonOptions()
+        self.options = SessionLogonOptions()
         self.command = ""
         self.message_type = ""
         self.user = ""
-        self.permissions: Permissions = permissions.NOTHING
-        self._permits = BoundPermits(self)
-        self.exchange: Exchange | None = None
-        self.told: Pairs = ()
+        self.permissions: Permissions = permissions.NO_PERMISSIONS
+        self._permits = PermitBinder(self)
+        self.exchange: LogonExchange | None = None
+        self.told: SequenceRanges = ()
         self.subscriptions: dict[str, Subscription] = {}
         self.subscriptions_placed = 0
-        self.queries: list[QueryRun] = []
+        self.queries: list[QueryExecution] = []
         self.memory_of_commands = 0
-        outboxes, send = engine.outboxes, with_transcript(self, self.log, link.send)
+        outboxes, send = engine.outboxes, with_wire_trace(self, self.log, link.send)
         takes_parts = link.takes_parts and send is link.send
         self.outbox = Outbox(outboxes.waiting, outboxes.traffic, send, takes_parts=takes_parts)
         self._answers = self.outbox.counted(outboxes.traffic.answers)
-        self.pulse = Pulse(self, 0)
+        self.pulse = HeartbeatTimer(self, 0)
         self.connected_at = self.last_heard = engine.clock.now()
         self.heard_at = engine.clock.attentive()
         self.denied_reads = 0
@@ -222,12 +222,12 @@ class Session:
         self.persisted_acks = PersistedAcks(self)
         self.silent_refusals = SilentRefusals()
         self._hang_up = link.hang_up
-        self.intake = Intake(self, reader, link.pause, link.resume)
-        self.runs = PublishRuns(self)
-        self.writing = Writing(self)
-        self.repeated_subscribes = RepeatedSubscribes(self)
-        self.plain_acks = PlainAcks(self, is_filtered=bool(entrance.filters))
-        self.visit: Visit | None = Visit(engine.lobby, self)
+        self.intake = SessionInput(self, reader, link.pause, link.resume)
+        self.runs = PublishBatcher(self)
+        self.writing = PublishTargets(self)
+        self.repeated_subscribes = SubscribeFastPath(self)
+        self.plain_acks = AckHeaderCache(self, is_filtered=bool(entrance.filters))
+        self.visit: PreLogonConnection | None = PreLogonConnection(engine.lobby, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._sub_ids_made = 0
         self._remarks: frozenset[str] = frozenset()
@@ -235,7 +235,7 @@ class Session:
     @property
     def is_open(self) -> bool:
         """True until the session is closed."""
-        return self.state is not State.CLOSED
+        return self.state is not SessionState.CLOSED
 
     @property
     def is_internal(self) -> bool:
@@ -245,7 +245,7 @@ class Session:
     @property
     def logged_on(self) -> bool:
         """True from the logon on, until the session is closed."""
-        return self.state is State.LOGGED_ON
+        return self.state is SessionState.LOGGED_ON
 
     def end_lost(self) -> None:
         """End after the peer has closed the connection, and its input has been executed."""
@@ -305,15 +305,15 @@ class Session:
         client_name: str,
         message_type: str,
         version: str = "",
-        options: LogonOptions | None = None,
+        options: SessionLogonOptions | None = None,
     ) -> None:
         """Record the client's identity; from now on it may send commands."""
         self.client_name = client_name
         self.client_hash = client_hash(client_name)
-        self.options = options or LogonOptions()
+        self.options = options or SessionLogonOptions()
         self.client_version = version
         self.message_type = message_type
-        self.state = State.LOGGED_ON
+        self.state = SessionState.LOGGED_ON
         self._end_visit()
 
     def wait_for_decision(self, *, begins: bool) -> None:
@@ -329,10 +329,10 @@ class Session:
                 self.visit.start_clock()
 
     @property
-    def party(self) -> Party:
+    def party(self) -> AuditParty:
         """The client's identity for the audit trail."""
         entrance = self.entrance
-        return Party(self.user, self.address, entrance.transport, self.client_name, entrance.module)
+        return AuditParty(self.user, self.address, entrance.transport, self.client_name, entrance.module)
 
     def register(self) -> None:
         """Register the session under its client's name."""
@@ -354,7 +354,7 @@ class Session:
             self.denied_writes += not permit.allowed
         if not permit.allowed:
             self.engine.audit.refused(self.party, permission.value, topic, permit.rule)
-            raise CommandRefused(
+            raise CommandRefusedError(
                 NOT_ENTITLED, f"user {self.user!r} may not {permission.value} topic {topic!r}"
             )
         return permit
@@ -504,17 +504,17 @@ class Session:
             body_bytes: its body.
         """
         if len(header_bytes) > self._most_header:
-            self._refuse_long(glance_at(header_bytes), len(header_bytes))
+            self._refuse_long(read_reply_keys(header_bytes), len(header_bytes))
             return
         if self.plain_acks.take(header_bytes, body_bytes):
             return
         try:
-            header, body = decode_frame(header_bytes, body_bytes, LONGEST_HEADER)
+            header, body = decode_frame(header_bytes, body_bytes, MAX_BUFFERED_HEADER_SIZE)
         except HeaderError as error:
             refuse(self, error.header, "bad header", str(error))
             return
         except LongHeaderError:
-            self._refuse_long(glance_at(header_bytes + body_bytes[:_GLANCED_AT]), LONGEST_HEADER)
+            self._refuse_long(read_reply_keys(header_bytes + body_bytes[:_GLANCED_AT]), MAX_BUFFERED_HEADER_SIZE)
             return
         except FrameError as error:
             self.give_up(error)
@@ -534,11 +534,11 @@ class Session:
 
     @property
     def _most_header(self) -> int:
-        return MOST_HEADER if self.logged_on else MOST_HEADER_BEFORE_LOGON
+        return MAX_HEADER_SIZE if self.logged_on else MAX_HEADER_SIZE_BEFORE_LOGON
 
     def _refuse_long(self, header: Header, size: int) -> None:
         """Refuse a command with a header beyond the limit."""
-        more = "" if size < LONGEST_HEADER else " or more"
+        more = "" if size < MAX_BUFFERED_HEADER_SIZE else " or more"
         detail = f"a header of {size} bytes{more} is over the limit of {self._most_header}"
         if self.logged_on:
             refuse(self, header, "limit exceeded", detail)
@@ -562,7 +562,7 @@ class Session:
     def _end(self, reason: str) -> None:
         if not self.is_open:
             return
-        self.state = State.CLOSED
+        self.state = SessionState.CLOSED
         self._end_visit()
         self.intake.drop()
         self.pulse.stop()

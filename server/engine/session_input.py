@@ -20,34 +20,34 @@ from typing import TYPE_CHECKING, Final, Protocol
 from amperage.wire.compression import CompressedReader, Compression
 from amperage.wire.framing import FrameSource
 from server.engine.commands import context
-from server.engine.input_buffer import Inbox
-from server.engine.scheduler import Pace
-from server.security.deferred import Pending
-from server.util.limits import MOST_QUERIES
+from server.engine.input_buffer import InputBuffer
+from server.engine.scheduler import BatchSizeEstimator
+from server.security.deferred import AnswerFuture
+from server.util.limits import MAX_QUERIES
 
 if TYPE_CHECKING:
     from amperage.wire.framing import FrameError
-    from server.engine.closed_session_totals import Departed
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.publish_batches import PublishRuns
-    from server.engine.queries.execution import QueryRun
-    from server.engine.scheduler import Turns
-    from server.engine.unauthenticated import Visit
+    from server.engine.closed_session_totals import ClosedSessionTotals
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.publish_batches import PublishBatcher
+    from server.engine.queries.execution import QueryExecution
+    from server.engine.scheduler import Scheduler
+    from server.engine.unauthenticated import PreLogonConnection
     from server.util.clock import SteadySeconds, WallSeconds
 
 _HELD_SECONDS: Final = 0.005
 """How long a held peer waits until the engine checks again whether it may go on."""
 
 
-class Surroundings(context.Surroundings, Protocol):
+class SessionInputEngine(context.CommandEngine, Protocol):
     """The interface of the engine that an intake uses."""
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> Scheduler:
         """The scheduler, which shares the time between connections, queries and replays."""
 
 
-class Obeying(Protocol):
+class InputSession(Protocol):
     """A session, which executes the commands of its peer.
 
     Attributes:
@@ -59,11 +59,11 @@ class Obeying(Protocol):
     heard_at: SteadySeconds
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> SessionInputEngine:
         """The engine."""
 
     @property
-    def departed(self) -> Departed:
+    def departed(self) -> ClosedSessionTotals:
         """Traffic totals of the closed sessions of the same transport."""
 
     @property
@@ -79,15 +79,15 @@ class Obeying(Protocol):
         """True until the session is closed."""
 
     @property
-    def queries(self) -> Collection[QueryRun]:
+    def queries(self) -> Collection[QueryExecution]:
         """Its queries that have not sent all their results yet."""
 
     @property
-    def runs(self) -> PublishRuns:
+    def runs(self) -> PublishBatcher:
         """The publishes that are executed in batches."""
 
     @property
-    def visit(self) -> Visit | None:
+    def visit(self) -> PreLogonConnection | None:
         """Its entry among the connections before logon; None after the logon."""
 
     def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
@@ -103,7 +103,7 @@ class Obeying(Protocol):
         """End after the peer has closed the connection, and its input has been executed."""
 
 
-class Intake:
+class SessionInput:
     """Buffers the input of one peer, and executes it in the slices of its connection.
 
     Args:
@@ -121,7 +121,7 @@ class Intake:
 
     def __init__(
         self,
-        session: Obeying,
+        session: InputSession,
         reader: FrameSource,
         pause: Callable[[], None],
         resume: Callable[[], None],
@@ -132,18 +132,18 @@ class Intake:
         self.messages_in = 0
         self._session = session
         self._turns = session.engine.turns
-        self._inbox = Inbox(reader)
-        self._pace = Pace()
+        self._inbox = InputBuffer(reader)
+        self._pace = BatchSizeEstimator()
         self._pause = pause
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` queues it
-        self._unfinished: Steps | None = None  # the rest of the last command
-        self._awaits_decision = False  # that command waits for a `Pending`, as a logon does
+        self._unfinished: CommandSteps | None = None  # the rest of the last command
+        self._awaits_decision = False  # that command waits for a `AnswerFuture`, as a logon does
         self._closes_for = ""  # why the session closes when no input waits any more
 
     @property
     def doing(self) -> tuple[str, str]:
-        """The client, and the command executed last. See `Sliced.doing`."""
+        """The client, and the command executed last. See `EngineTask.doing`."""
         return self._session.client_name, self._session.command
 
     @property
@@ -176,7 +176,7 @@ class Intake:
             self._pause()
 
     def step(self) -> bool:
-        """Execute the peer's commands until the slice is over. See `Sliced.step`."""
+        """Execute the peer's commands until the slice is over. See `EngineTask.step`."""
         session = self._session
         session.last_heard = session.engine.clock.now()
         session.heard_at = session.engine.clock.attentive()
@@ -223,7 +223,7 @@ class Intake:
         else:
             self._session.close(reason)
 
-    def finish(self, steps: Steps) -> None:
+    def finish(self, steps: CommandSteps) -> None:
         """Execute no other command before the current one is done.
 
         Args:
@@ -283,14 +283,14 @@ class Intake:
     def _has_something(self) -> bool:
         return self._unfinished is not None or self._inbox.has_something
 
-    def _do_step(self, steps: Steps) -> bool:
+    def _do_step(self, steps: CommandSteps) -> bool:
         """Do a step of the unfinished command; return whether more may be done now."""
         may_go_on = next(steps, None)
         if not self._session.is_open:
             return False
         if may_go_on is None:
             self._unfinished = None
-        elif isinstance(may_go_on, Pending):
+        elif isinstance(may_go_on, AnswerFuture):
             self._is_held = self._awaits_decision = True
             may_go_on.when_there(lambda _: self._go_on())
             return False
@@ -308,7 +308,7 @@ class Intake:
             session.is_open
             and self._unfinished is None
             and turns.left(turns.elapsed()) > 0
-            and len(session.queries) < MOST_QUERIES
+            and len(session.queries) < MAX_QUERIES
         )
 
     def _has_to_hold(self) -> bool:
@@ -318,7 +318,7 @@ class Intake:
         wait for the transaction log.
         """
         session = self._session
-        has_to = len(session.queries) >= MOST_QUERIES
+        has_to = len(session.queries) >= MAX_QUERIES
         if session.runs.are_recorded:
             log = session.engine.transaction_log
             has_to |= log is not None and log.journal.is_crowded and log.journal.refusal is None

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _AT_ONCE: Final = 20
 """Subscriptions that are ended per slice."""
 
 
-class Closed(Protocol):
+class ClosedSession(Protocol):
     """A session that has been closed."""
 
     @property
@@ -26,7 +26,7 @@ class Closed(Protocol):
         """The name of its client."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The log for failures."""
 
     @property
@@ -40,7 +40,7 @@ class Closed(Protocol):
         """End a subscription."""
 
 
-class Ending:
+class SessionTeardown:
     """Ends the subscriptions of a session that has been closed, in slices.
 
     Args:
@@ -48,18 +48,18 @@ class Ending:
         then: called when all are ended.
     """
 
-    def __init__(self, session: Closed, then: Callable[[], None]) -> None:
+    def __init__(self, session: ClosedSession, then: Callable[[], None]) -> None:
         self._session = session
         self._then = then
         self._left = list(session.subscriptions)[::-1]
 
     @property
     def doing(self) -> tuple[str, str]:
-        """The client, and `disconnect`. See `Sliced.doing`."""
+        """The client, and `disconnect`. See `EngineTask.doing`."""
         return self._session.client_name, "disconnect"
 
     def step(self) -> bool:
-        """End some of the subscriptions. See `Sliced.step`."""
+        """End some of the subscriptions. See `EngineTask.step`."""
         for _ in range(min(_AT_ONCE, len(self._left))):
             if self._session.loosen(self._left[-1]):
                 return True

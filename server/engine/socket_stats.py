@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Readings(NamedTuple):
+class SocketStats(NamedTuple):
     """A snapshot of the data in transit on a connection.
 
     Attributes:
@@ -23,4 +23,4 @@ class Readings(NamedTuple):
     window_is_closed: bool = False
 
 
-NOTHING: Final = Readings()
+NO_SOCKET_STATS: Final = SocketStats()

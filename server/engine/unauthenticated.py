@@ -2,7 +2,7 @@
 
 They may use little memory, each of them and all together, and have a short time to log on. Their
 input is read by a session like that of any client; a session whose client has not logged on has a
-`Visit`, which ends with the logon or the connection.
+`PreLogonConnection`, which ends with the logon or the connection.
 
 Well-behaved clients log on at once. So when there are too many such connections, the oldest one is
 disconnected, and no client can prevent others from logging on.
@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from server.util.limits import (
-    LOGON_SECONDS,
-    MOST_FRAME_BEFORE_LOGON,
-    MOST_UNFINISHED_BEFORE_LOGON,
-    most_before_logon,
+    LOGON_TIMEOUT_S,
+    MAX_FRAME_SIZE_BEFORE_LOGON,
+    MAX_UNFINISHED_BYTES_BEFORE_LOGON,
+    max_connections_before_logon,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
 
 
-class Lobby:
+class PreLogonLimits:
     """Counts the connections that have not logged on, and the memory that they use.
 
     Args:
@@ -42,23 +42,23 @@ class Lobby:
         self.clock = clock
         self.flush = flush
         self.unfinished = 0
-        self._visits: dict[Visit, None] = {}  # in the order of their arrival
+        self._visits: dict[PreLogonConnection, None] = {}  # in the order of their arrival
 
-    def admit(self, visit: Visit) -> None:
+    def admit(self, visit: PreLogonConnection) -> None:
         """Add a connection before its logon; if there are too many, disconnect the oldest."""
         self._visits[visit] = None
-        most = most_before_logon()
+        most = max_connections_before_logon()
         if len(self._visits) > most:
             next(iter(self._visits)).turn_away(
                 f"connections that have not logged on are over the limit of {most}"
             )
 
-    def dismiss(self, visit: Visit) -> None:
+    def dismiss(self, visit: PreLogonConnection) -> None:
         """Remove a connection that has logged on or ended."""
         self._visits.pop(visit, None)
 
 
-class Visitor(Protocol):
+class PreLogonSession(Protocol):
     """A session whose client has not logged on."""
 
     def turn_away(self, problem: str) -> None:
@@ -69,7 +69,7 @@ class Visitor(Protocol):
         """
 
 
-class Visit:
+class PreLogonConnection:
     """One connection before its logon, with its timeout and its memory.
 
     Args:
@@ -79,7 +79,7 @@ class Visit:
 
     __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
 
-    def __init__(self, lobby: Lobby, visitor: Visitor) -> None:
+    def __init__(self, lobby: PreLogonLimits, visitor: PreLogonSession) -> None:
         self._lobby = lobby
         self._visitor = visitor
         self._unfinished = 0
@@ -90,7 +90,7 @@ class Visit:
     def start_clock(self) -> None:
         """Start the logon timeout."""
         self._cancel()
-        self._cancel = self._lobby.clock.call_later(LOGON_SECONDS, self._took_too_long)
+        self._cancel = self._lobby.clock.call_later(LOGON_TIMEOUT_S, self._took_too_long)
 
     def stop_clock(self) -> None:
         """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
@@ -105,14 +105,14 @@ class Visit:
         """
         self._lobby.unfinished += size - self._unfinished
         self._unfinished = size
-        if size > MOST_FRAME_BEFORE_LOGON:
+        if size > MAX_FRAME_SIZE_BEFORE_LOGON:
             self._visitor.turn_away(
-                f"a frame before the logon is over the limit of {MOST_FRAME_BEFORE_LOGON} bytes"
+                f"a frame before the logon is over the limit of {MAX_FRAME_SIZE_BEFORE_LOGON} bytes"
             )
-        elif self._lobby.unfinished > MOST_UNFINISHED_BEFORE_LOGON and size:
+        elif self._lobby.unfinished > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
             self._visitor.turn_away(
                 "frames that are not complete, of all connections that have not logged on, are over"
-                f" the limit of {MOST_UNFINISHED_BEFORE_LOGON} bytes"
+                f" the limit of {MAX_UNFINISHED_BYTES_BEFORE_LOGON} bytes"
             )
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ class Visit:
         self._lobby.flush()
 
     def _took_too_long(self) -> None:
-        self.turn_away(f"no logon within {LOGON_SECONDS:.0f} seconds")
+        self.turn_away(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
 
 
 def _nothing() -> None:

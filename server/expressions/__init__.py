@@ -10,7 +10,7 @@ contents of each place.
 """
 
 from server.expressions.check import check
-from server.expressions.context_rules import Kind
+from server.expressions.context_rules import ContextKind
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS, built_in
 from server.expressions.functions.registry import Functions
@@ -30,7 +30,7 @@ __all__ = [
     "BUILTINS",
     "ExpressionError",
     "Functions",
-    "Kind",
+    "ContextKind",
     "aggregates",
     "built_in",
     "check",

@@ -13,7 +13,7 @@ from typing import Final
 
 from server.expressions.numerals import double, numeral
 from server.message_types.base import Value
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 _SHORT: Final = 16
 """Arrays up to this length are compared pair by pair."""
@@ -74,7 +74,7 @@ def _extremes(values: list[Value]) -> list[Value]:
     if doubles:
         found += (min(doubles), max(doubles))
     if texts:
-        found += (min(texts, key=to_octets), max(texts, key=to_octets))
+        found += (min(texts, key=text_to_bytes), max(texts, key=text_to_bytes))
     if numeric:
         found += (min(numeric)[1], max(numeric)[1])
     found += words[:1]
@@ -85,7 +85,7 @@ def _extremes(values: list[Value]) -> list[Value]:
 
 
 def _any_equal(left: list[Value], right: list[Value]) -> bool | None:
-    one, other = _Pool(left), _Pool(right)
+    one, other = _ArrayElements(left), _ArrayElements(right)
     if one.texts & other.texts or any(
         _share_number(mine, yours)
         for mine, yours in (
@@ -98,7 +98,7 @@ def _any_equal(left: list[Value], right: list[Value]) -> bool | None:
     return None if one.has_null or other.has_null else False
 
 
-class _Pool:
+class _ArrayElements:
     """The elements of an array, grouped by the kind of value that they can equal."""
 
     __slots__ = ("has_null", "numbers", "numerals", "texts")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from server.expressions.context_rules import RULES, Kind, Shape
+from server.expressions.context_rules import RULES, ContextKind, StartSymbol
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
@@ -20,7 +20,7 @@ from server.expressions.parser import (
 
 _VARIABLE: Final = re.compile(r"\{\{\w+\}\}")
 
-_READERS: Final[Mapping[Shape, Callable[[str, Kind, Functions], object]]] = {
+_READERS: Final[Mapping[StartSymbol, Callable[[str, ContextKind, Functions], object]]] = {
     "expression": parse,
     "field": parse_field,
     "identifier": lambda text, kind, _: parse_identifier(text, kind),
@@ -29,7 +29,7 @@ _READERS: Final[Mapping[Shape, Callable[[str, Kind, Functions], object]]] = {
 }
 
 
-def check(text: str, kind: Kind, functions: Functions = BUILTINS) -> str | None:
+def check(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> str | None:
     """Validate an expression, and return its error.
 
     If the kind has context variables, `{{NAME}}` is read as a number, since its value is not known

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
-LONGEST_TEXT: Final = 16 * 1024 * 1024
+MAX_TEXT_LENGTH: Final = 16 * 1024 * 1024
 """Maximum length of a function's result, in characters: short expressions can make long texts."""
 _LONGEST_LETTER: Final = 4
 """Maximum number of bytes of a character."""
@@ -20,17 +20,17 @@ def joined(parts: Sequence[str], between: str = "") -> str | None:
         parts: the texts.
         between: the separator.
     """
-    if sum(map(len, parts)) + len(between) * len(parts) > LONGEST_TEXT:
+    if sum(map(len, parts)) + len(between) * len(parts) > MAX_TEXT_LENGTH:
         return None
     text = between.join(parts)
     # Bytes of two parts may form one character.
-    return text if text.isascii() else from_octets(to_octets(text))
+    return text if text.isascii() else bytes_to_text(text_to_bytes(text))
 
 
-def joined_octets(parts: Sequence[bytes], between: str) -> str | None:
+def join_text_bytes(parts: Sequence[bytes], between: str) -> str | None:
     """Join texts in bytes; return None if there are none, or the result would be too long."""
     size = sum(map(len, parts)) + len(between) * len(parts)
-    if not parts or size > LONGEST_TEXT * _LONGEST_LETTER:
+    if not parts or size > MAX_TEXT_LENGTH * _LONGEST_LETTER:
         return None
-    text = from_octets(to_octets(between).join(parts))
-    return None if len(text) > LONGEST_TEXT else text
+    text = bytes_to_text(text_to_bytes(between).join(parts))
+    return None if len(text) > MAX_TEXT_LENGTH else text

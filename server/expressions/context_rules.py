@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
 
 
-Kind: TypeAlias = ExpressionKind
+ContextKind: TypeAlias = ExpressionKind
 """The places of expressions, a table shared with the configuration language."""
 
-Shape: TypeAlias = OneOf["expression", "field", "identifier", "order", "join"]
+StartSymbol: TypeAlias = OneOf["expression", "field", "identifier", "order", "join"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ContextRules:
     """The rules of one kind.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rules:
         variables: `{{NAME}}` is replaced before the text is parsed for use.
     """
 
-    shape: Shape
+    shape: StartSymbol
     place: str
     aggregates: bool = False
     volatile: bool = True
@@ -47,28 +47,28 @@ class Rules:
     variables: bool = False
 
 
-RULES: Final[dict[Kind, Rules]] = {
-    Kind.FILTER: Rules("expression", "a filter", variables=True),
-    Kind.STABLE_FILTER: Rules("expression", "this filter", volatile=False),
-    Kind.VIEW_FILTER: Rules("expression", "a view's filter", volatile=False, qualifiers=True),
-    Kind.CONDITION: Rules("expression", "a condition", variables=True),
-    Kind.VALUE: Rules("expression", "a value", variables=True),
-    Kind.PATH: Rules("identifier", "a path"),
-    Kind.GROUPING: Rules("identifier", "a grouping", qualifiers=True),
-    Kind.PROJECTION: Rules("field", "a projection", aggregates=True, qualifiers=True),
-    Kind.PREPROCESSING: Rules("field", "preprocessing", lookups=True),
-    Kind.ENRICHMENT: Rules("field", "enrichment", lookups=True, current=True, previous=True),
-    Kind.CONFLATED_ENRICHMENT: Rules(
+RULES: Final[dict[ContextKind, ContextRules]] = {
+    ContextKind.FILTER: ContextRules("expression", "a filter", variables=True),
+    ContextKind.STABLE_FILTER: ContextRules("expression", "this filter", volatile=False),
+    ContextKind.VIEW_FILTER: ContextRules("expression", "a view's filter", volatile=False, qualifiers=True),
+    ContextKind.CONDITION: ContextRules("expression", "a condition", variables=True),
+    ContextKind.VALUE: ContextRules("expression", "a value", variables=True),
+    ContextKind.PATH: ContextRules("identifier", "a path"),
+    ContextKind.GROUPING: ContextRules("identifier", "a grouping", qualifiers=True),
+    ContextKind.PROJECTION: ContextRules("field", "a projection", aggregates=True, qualifiers=True),
+    ContextKind.PREPROCESSING: ContextRules("field", "preprocessing", lookups=True),
+    ContextKind.ENRICHMENT: ContextRules("field", "enrichment", lookups=True, current=True, previous=True),
+    ContextKind.CONFLATED_ENRICHMENT: ContextRules(
         "field", "enrichment of a conflated topic", lookups=True, current=True
     ),
-    Kind.ORDER_BY: Rules("order", "an OrderBy"),
-    Kind.JOIN: Rules("join", "a join", qualifiers=True),
+    ContextKind.ORDER_BY: ContextRules("order", "an OrderBy"),
+    ContextKind.JOIN: ContextRules("join", "a join", qualifiers=True),
 }
 """AMPS User Guide: Aggregate Functions; Deterministic and Non-Deterministic Functions;
 Constructing Fields; Special-Purpose Functions (VALUE_LOOKUP)."""
 
 
-def check_tree(expr: Expr, kind: Kind, functions: Functions, text: str) -> None:
+def check_tree(expr: Expr, kind: ContextKind, functions: Functions, text: str) -> None:
     """Refuse nodes that the kind does not allow.
 
     Raises:
@@ -85,7 +85,7 @@ def check_tree(expr: Expr, kind: Kind, functions: Functions, text: str) -> None:
                 _check_call(node, rules, functions, text)
 
 
-def _check_identifier(node: Identifier, rules: Rules, text: str) -> None:
+def _check_identifier(node: Identifier, rules: ContextRules, text: str) -> None:
     if node.topic is not None and not rules.qualifiers:
         raise ExpressionError(
             f"the fields of {rules.place} belong to one message: write them without [topic]",
@@ -104,7 +104,7 @@ def _check_identifier(node: Identifier, rules: Rules, text: str) -> None:
         )
 
 
-def _check_aggregate(node: Aggregate, rules: Rules, functions: Functions, text: str) -> None:
+def _check_aggregate(node: Aggregate, rules: ContextRules, functions: Functions, text: str) -> None:
     if not rules.aggregates:
         raise ExpressionError(
             f"{node.name} is an aggregate function and cannot be used in {rules.place}, "
@@ -135,7 +135,7 @@ def _check_aggregate(node: Aggregate, rules: Rules, functions: Functions, text: 
             )
 
 
-def _check_call(node: Call, rules: Rules, functions: Functions, text: str) -> None:
+def _check_call(node: Call, rules: ContextRules, functions: Functions, text: str) -> None:
     function = functions[node.name]
     if function.lookup and not rules.lookups:
         raise ExpressionError(

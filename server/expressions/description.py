@@ -38,12 +38,12 @@ from server.expressions.tree import (
     Pattern,
 )
 
-Description: TypeAlias = dict[str, Any]
+ExpressionDescription: TypeAlias = dict[str, Any]
 
 _TYPES: Final = {type(None): "null", int: "integer", float: "double", str: "text"}
 
 
-def describe(expr: Expr) -> Description:
+def describe(expr: Expr) -> ExpressionDescription:
     """Describe an expression.
 
     Returns:
@@ -52,15 +52,15 @@ def describe(expr: Expr) -> Description:
     return _DESCRIBERS[type(expr)](expr)
 
 
-def _all(nodes: tuple[Expr, ...]) -> list[Description]:
+def _all(nodes: tuple[Expr, ...]) -> list[ExpressionDescription]:
     return [describe(node) for node in nodes]
 
 
-def _literal(node: Literal) -> Description:
+def _literal(node: Literal) -> ExpressionDescription:
     return {"node": "literal", "type": _TYPES[type(node.value)], "value": node.value}
 
 
-def _field(node: Identifier) -> Description:
+def _field(node: Identifier) -> ExpressionDescription:
     return {
         "node": "field",
         "path": list(node.path),
@@ -70,7 +70,7 @@ def _field(node: Identifier) -> Description:
     }
 
 
-def _binary(kind: str) -> Callable[[Any], Description]:
+def _binary(kind: str) -> Callable[[Any], ExpressionDescription]:
     return lambda node: {
         "node": kind,
         "operator": node.operator,
@@ -79,11 +79,11 @@ def _binary(kind: str) -> Callable[[Any], Description]:
     }
 
 
-def _unary(kind: str) -> Callable[[Any], Description]:
+def _unary(kind: str) -> Callable[[Any], ExpressionDescription]:
     return lambda node: {"node": kind, "operand": describe(node.operand)}
 
 
-def _between(node: Between) -> Description:
+def _between(node: Between) -> ExpressionDescription:
     return {
         "node": "between",
         "operand": describe(node.operand),
@@ -92,11 +92,11 @@ def _between(node: Between) -> Description:
     }
 
 
-def _in(node: In) -> Description:
+def _in(node: In) -> ExpressionDescription:
     return {"node": "in", "operand": describe(node.operand), "items": _all(node.items)}
 
 
-def _like(node: Like) -> Description:
+def _like(node: Like) -> ExpressionDescription:
     return {
         "node": "like",
         "operand": describe(node.operand),
@@ -104,11 +104,11 @@ def _like(node: Like) -> Description:
     }
 
 
-def _pattern(node: Pattern) -> Description:
+def _pattern(node: Pattern) -> ExpressionDescription:
     return {"node": "pattern", "text": node.text, "quoted": node.quoted}
 
 
-def _affix(node: Affix) -> Description:
+def _affix(node: Affix) -> ExpressionDescription:
     return {
         "node": "affix",
         "operator": node.operator,
@@ -117,11 +117,11 @@ def _affix(node: Affix) -> Description:
     }
 
 
-def _call(node: Call) -> Description:
+def _call(node: Call) -> ExpressionDescription:
     return {"node": "call", "name": node.name, "arguments": _all(node.arguments)}
 
 
-def _aggregate(node: Aggregate) -> Description:
+def _aggregate(node: Aggregate) -> ExpressionDescription:
     return {
         "node": "aggregate",
         "name": node.name,
@@ -130,7 +130,7 @@ def _aggregate(node: Aggregate) -> Description:
     }
 
 
-_DESCRIBERS: Final[Mapping[type[Expr], Callable[[Any], Description]]] = {
+_DESCRIBERS: Final[Mapping[type[Expr], Callable[[Any], ExpressionDescription]]] = {
     Literal: _literal,
     Identifier: _field,
     Pattern: _pattern,

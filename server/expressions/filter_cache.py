@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from server.expressions.context_rules import Kind
+from server.expressions.context_rules import ContextKind
 from server.expressions.functions.registry import Functions
 from server.expressions.parser import SizeLimits, parse
 from server.expressions.tree import (
@@ -102,7 +102,7 @@ class FilterParser:
         return expr
 
     def _parse_anew(self, text: str) -> Expr:
-        return parse(text, Kind.FILTER, self._functions, self.limits)
+        return parse(text, ContextKind.FILTER, self._functions, self.limits)
 
 
 def _value(constant: str) -> _Constant:

@@ -25,7 +25,7 @@ from server.expressions.tree import (
     Expr,
     Identifier,
     In,
-    Inferred,
+    InferredField,
     Literal,
     Reference,
 )
@@ -37,7 +37,7 @@ _CHOOSING: Final = frozenset({"MIN", "MAX", "LEAST", "GREATEST", "ARRAY_MIN", "A
 """Functions that compare their arguments."""
 
 
-def as_read(expr: Expr, message_type: MessageType) -> Expr:
+def with_inferred_types(expr: Expr, message_type: MessageType) -> Expr:
     """Return an expression over messages of one type, with fields of inferred types marked."""
     return expr if message_type.capabilities.typed else with_inferred(expr, lambda _: True)
 
@@ -52,7 +52,7 @@ def with_inferred(expr: Expr, is_untyped: Callable[[Reference], bool]) -> Expr:
 
     def marked(node: Expr) -> Expr:
         if isinstance(node, Identifier):
-            return Inferred(node) if is_untyped(node.reference) else node
+            return InferredField(node) if is_untyped(node.reference) else node
         return rewrite(node, change)
 
     def change(node: Expr) -> Expr:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-LEAST_INTEGER: Final = -(2**63)
-LARGEST_INTEGER: Final = 2**64 - 1
+MIN_INTEGER: Final = -(2**63)
+MAX_INTEGER: Final = 2**64 - 1
 """Integers are signed 64-bit, and unsigned 64-bit above that (AMPS User Guide, AMPS Data Types)."""
 
 _CHARACTERS: Final = "0123456789+-.eE"
@@ -20,7 +20,7 @@ _LONGEST_INTEGER: Final = 400
 
 def bounded(value: int) -> int | float:
     """Return an integer, as a double if it exceeds 64 bits."""
-    if LEAST_INTEGER <= value <= LARGEST_INTEGER:
+    if MIN_INTEGER <= value <= MAX_INTEGER:
         return value
     return double(value)
 

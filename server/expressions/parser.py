@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from server.expressions.context_rules import Kind, check_tree
+from server.expressions.context_rules import ContextKind, check_tree
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import AGGREGATES, Functions, Parameter
@@ -24,8 +24,8 @@ from server.expressions.grammar import (
 )
 from server.expressions.numerals import bounded
 from server.expressions.regex.patterns import compile_pattern
-from server.expressions.token_cursor import Cursor
-from server.expressions.tokens import Name, PlainList, Quoted, Token
+from server.expressions.token_cursor import TokenCursor
+from server.expressions.tokens import PathToken, ListToken, StringToken, Token
 from server.expressions.tree import (
     Affix,
     Aggregate,
@@ -67,7 +67,7 @@ class SizeLimits(NamedTuple):
 
 def parse(
     text: str,
-    kind: Kind = Kind.FILTER,
+    kind: ContextKind = ContextKind.FILTER,
     functions: Functions = BUILTINS,
     limits: SizeLimits | None = None,
 ) -> Expr:
@@ -90,7 +90,7 @@ def parse(
     return parser.whole(parser.expression)
 
 
-def parse_field(text: str, kind: Kind, functions: Functions = BUILTINS) -> Field:
+def parse_field(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> Field:
     """Parse a constructed field, `source AS destination HINT ...`.
 
     A field that is copied under its own name needs no AS (AMPS User Guide, Constructing Fields).
@@ -102,7 +102,7 @@ def parse_field(text: str, kind: Kind, functions: Functions = BUILTINS) -> Field
     return parser.whole(parser.field)
 
 
-def parse_fields(text: str, kind: Kind, functions: Functions = BUILTINS) -> tuple[Field, ...]:
+def parse_fields(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> tuple[Field, ...]:
     """Parse constructed fields separated by commas, the form of the `projection` option.
 
     Raises:
@@ -112,7 +112,7 @@ def parse_fields(text: str, kind: Kind, functions: Functions = BUILTINS) -> tupl
     return parser.whole(lambda: parser.separated(parser.field))
 
 
-def parse_identifier(text: str, kind: Kind = Kind.PATH) -> Identifier:
+def parse_identifier(text: str, kind: ContextKind = ContextKind.PATH) -> Identifier:
     """Parse one identifier, the form of keys, indexes and groupings.
 
     Raises:
@@ -122,7 +122,7 @@ def parse_identifier(text: str, kind: Kind = Kind.PATH) -> Identifier:
     return parser.whole(parser.identifier)
 
 
-def parse_identifiers(text: str, kind: Kind = Kind.GROUPING) -> tuple[Identifier, ...]:
+def parse_identifiers(text: str, kind: ContextKind = ContextKind.GROUPING) -> tuple[Identifier, ...]:
     """Parse identifiers separated by commas, the form of the `grouping` option.
 
     Raises:
@@ -138,7 +138,7 @@ def parse_order_by(text: str) -> tuple[OrderTerm, ...]:
     Raises:
         ExpressionError: the text is anything else.
     """
-    parser = _Parser(text, Kind.ORDER_BY, BUILTINS)
+    parser = _Parser(text, ContextKind.ORDER_BY, BUILTINS)
     return parser.whole(lambda: parser.separated(parser.order_term))
 
 
@@ -150,15 +150,15 @@ def parse_join(text: str) -> Join:
     Raises:
         ExpressionError: the text is anything else.
     """
-    parser = _Parser(text, Kind.JOIN, BUILTINS)
+    parser = _Parser(text, ContextKind.JOIN, BUILTINS)
     return parser.whole(parser.join)
 
 
-class _Parser(Cursor):
+class _Parser(TokenCursor):
     """Parses one text. `expression` and its parts consume tokens from left to right."""
 
     def __init__(
-        self, text: str, kind: Kind, functions: Functions, limits: SizeLimits | None = None
+        self, text: str, kind: ContextKind, functions: Functions, limits: SizeLimits | None = None
     ) -> None:
         super().__init__(text)
         self._parts = self._values = 0
@@ -350,7 +350,7 @@ class _Parser(Cursor):
             self._count_values(1)
             self._advance()
             return Literal(token.value, position=token.position)
-        if isinstance(token.value, Quoted):
+        if isinstance(token.value, StringToken):
             self._count_values(1)
             self._advance()
             return Literal(token.value.value, position=token.position)
@@ -370,7 +370,7 @@ class _Parser(Cursor):
     def _identifier(self, token: Token) -> Identifier:
         self._count_part()
         name = token.value
-        if not isinstance(name, Name):
+        if not isinstance(name, PathToken):
             raise self._unexpected("a field such as /name")
         state: OneOf["current", "previous"] | None = None
         if self._accept_word("OF"):
@@ -390,7 +390,7 @@ class _Parser(Cursor):
 
     def _list(self) -> tuple[Expr, ...]:
         token = self._token
-        if isinstance(token.value, PlainList):
+        if isinstance(token.value, ListToken):
             self._count_values(len(token.value.items))
             self._advance()
             return tuple([Literal(value, position=at) for value, at in token.value.items])
@@ -401,7 +401,7 @@ class _Parser(Cursor):
 
     def _pattern(self, wanted: str) -> Pattern:
         token = self._token
-        if not isinstance(token.value, Quoted):
+        if not isinstance(token.value, StringToken):
             raise self._unexpected(f"a quoted text, {wanted}")
         self._advance()
         pattern = Pattern(token.value.pattern, token.value.raw, position=token.position)
@@ -457,7 +457,7 @@ class _Parser(Cursor):
 
     def _destination(self) -> Path:
         token = self._token
-        if not isinstance(token.value, Name):
+        if not isinstance(token.value, PathToken):
             raise self._unexpected("a field such as /name after AS")
         if token.value.topic is not None:
             raise ExpressionError(
@@ -489,7 +489,7 @@ class _Parser(Cursor):
         token = self._token
         if token.kind == "word":
             return self._bare_topic_identifier()
-        if not isinstance(token.value, Name):
+        if not isinstance(token.value, PathToken):
             raise self._unexpected("a field such as [topic].[/name]")
         if token.value.topic is None:
             raise ExpressionError(
@@ -504,7 +504,7 @@ class _Parser(Cursor):
         topic = self._advance()
         name = self._token.value
         end = topic.position + len(topic.text)
-        if not isinstance(name, Name) or name.topic or self._token.position != end:
+        if not isinstance(name, PathToken) or name.topic or self._token.position != end:
             raise self._unexpected("a field right after the topic, topic/name")
         self._advance()
         spelled = self._text[topic.position : end]

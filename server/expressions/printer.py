@@ -41,7 +41,7 @@ from server.expressions.tree import (
     Pattern,
 )
 from server.message_types.paths import Path
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 _LONGEST_KEPT: Final = 64
 """Maximum length of a name whose text is cached, in characters: the same fields recur often."""
@@ -170,7 +170,7 @@ def _print_string(value: str) -> str:
         elif character.isprintable():
             out.append(character)
         else:
-            out.extend(f"\\x{byte:02x}" for byte in to_octets(character))
+            out.extend(f"\\x{byte:02x}" for byte in text_to_bytes(character))
     return f"'{''.join(out)}'"
 
 

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 from server.expressions.arrays import any_pair, elements
 from server.expressions.numerals import bounded, double, numeral
 from server.message_types.base import Value
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 Truth: TypeAlias = bool | None
 Number: TypeAlias = int | float
@@ -81,7 +81,7 @@ def text(value: Value) -> str | None:
 def octets(value: Value) -> bytes | None:
     """Return a value as the bytes of its text; None for NULL."""
     converted = text(value)
-    return None if converted is None else to_octets(converted)
+    return None if converted is None else text_to_bytes(converted)
 
 
 def integer(value: Value) -> int | None:
@@ -170,7 +170,7 @@ def _comparator(holds: Callable[[Any, Any], bool], name: str) -> Comparator:
     def compare_texts(left: str, right: str) -> bool:
         if left.isascii() or right.isascii():  # then characters sort as their bytes do
             return holds(left, right)
-        return holds(to_octets(left), to_octets(right))
+        return holds(text_to_bytes(left), text_to_bytes(right))
 
     def compare_numbers(left: Number, right: Number) -> bool:
         if type(left) is type(right):
@@ -189,7 +189,7 @@ def _numbers(word: str, value: Number) -> tuple[Number, Number]:
     return (NAN, NAN) if value != value else (1, 0)
 
 
-HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+COMPARISON_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -200,7 +200,7 @@ HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 """The comparison of two numbers of one type, or of the bytes of two texts, by operator."""
 
 COMPARATORS: Final[dict[str, Comparator]] = {
-    sign: _comparator(holds, sign) for sign, holds in HOLDS.items()
+    sign: _comparator(holds, sign) for sign, holds in COMPARISON_OPERATORS.items()
 }
 
 equal: Final = COMPARATORS["="]
@@ -212,7 +212,7 @@ at_least: Final = COMPARATORS[">="]
 
 def _with_number(sign: str) -> Callable[[Value, Number], Truth]:
     """Return a comparison with a number below 2^53, which Python compares exactly with others."""
-    general, holds = COMPARATORS[sign], HOLDS[sign]
+    general, holds = COMPARATORS[sign], COMPARISON_OPERATORS[sign]
     if_a_word = general("a word", 0)
 
     def compare(value: Value, literal: Number) -> Truth:
@@ -236,8 +236,8 @@ def _with_numeral(sign: str) -> Callable[[Value, str, Number], Truth]:
     return compare
 
 
-WITH_NUMBER: Final = {sign: _with_number(sign) for sign in HOLDS}
-WITH_NUMERAL: Final = {sign: _with_numeral(sign) for sign in HOLDS}
+WITH_NUMBER: Final = {sign: _with_number(sign) for sign in COMPARISON_OPERATORS}
+WITH_NUMERAL: Final = {sign: _with_numeral(sign) for sign in COMPARISON_OPERATORS}
 """Comparisons with a literal of known type, with the same results as `COMPARATORS`."""
 
 
@@ -251,7 +251,7 @@ def is_in(value: Value, items: Iterable[Value]) -> Truth:
     return any_true(equal(value, item) for item in items)
 
 
-class Membership:
+class LiteralSet:
     """Evaluates `value IN (literals)` by hashing, with the same result as `is_in`.
 
     If none of the literals is large, these values are among them, and no others:
@@ -461,7 +461,7 @@ def order_key(value: Value) -> tuple[int, Number | bytes]:
     if value is None:
         return (0, 0)
     if isinstance(value, str):
-        return (3, to_octets(value))
+        return (3, text_to_bytes(value))
     return (1, 0) if value != value else (2, value)
 
 

@@ -10,13 +10,13 @@ from server.expressions.errors import ExpressionError
 from server.expressions.grammar import MAX_DEPTH
 from server.expressions.tokens import Token, tokenize
 
-Item = TypeVar("Item")
+ItemT = TypeVar("ItemT")
 
 _AHEAD: Final = 2
 """Number of tokens of lookahead after the current one."""
 
 
-class Cursor:
+class TokenCursor:
     """A position in the tokens of one text."""
 
     def __init__(self, text: str) -> None:
@@ -26,7 +26,7 @@ class Cursor:
         self._next = 0
         self._depth = 0
 
-    def whole(self, rule: Callable[[], Item]) -> Item:
+    def whole(self, rule: Callable[[], ItemT]) -> ItemT:
         """Apply a rule that must consume the whole text.
 
         Raises:
@@ -39,7 +39,7 @@ class Cursor:
             raise self._unexpected("an operator or the end")
         return item
 
-    def separated(self, rule: Callable[[], Item]) -> tuple[Item, ...]:
+    def separated(self, rule: Callable[[], ItemT]) -> tuple[ItemT, ...]:
         """Apply a rule to one or more items with commas between them."""
         items = [rule()]
         while self._accept_symbol(","):
@@ -88,7 +88,7 @@ class Cursor:
                 f"nested deeper than {MAX_DEPTH}", self._token.position, self._text
             )
 
-    def _nested(self, rule: Callable[[], Item]) -> Item:
+    def _nested(self, rule: Callable[[], ItemT]) -> ItemT:
         self._enter()
         item = rule()
         self._depth -= 1

@@ -13,10 +13,10 @@ from server.expressions.errors import ExpressionError
 from server.expressions.grammar import ESCAPES, MAX_LENGTH, MAX_STEPS, SYMBOLS
 from server.expressions.numerals import numeral
 from server.message_types.paths import Path
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 
-class Name(NamedTuple):
+class PathToken(NamedTuple):
     """A path with its message type and topic, if the text names them."""
 
     path: Path
@@ -24,7 +24,7 @@ class Name(NamedTuple):
     topic: str | None
 
 
-class Quoted(NamedTuple):
+class StringToken(NamedTuple):
     """A string, read both ways: as a value, and as the text of a pattern."""
 
     value: str
@@ -32,7 +32,7 @@ class Quoted(NamedTuple):
     raw: bool
 
 
-class PlainList(NamedTuple):
+class ListToken(NamedTuple):
     """A list of numbers, and of texts without escapes, each with its position."""
 
     items: tuple[tuple[int | float | str, int], ...]
@@ -50,7 +50,7 @@ class Token(NamedTuple):
 
     kind: str
     text: str
-    value: int | float | Quoted | Name | PlainList | None
+    value: int | float | StringToken | PathToken | ListToken | None
     position: int
 
 
@@ -135,7 +135,7 @@ def _read_list(text: str, position: int) -> tuple[Token, int]:
             for item in _PLAIN_ITEM.finditer(text, position, match.end())
         ]
     )
-    return Token("list", match[0], PlainList(items), position), match.end()
+    return Token("list", match[0], ListToken(items), position), match.end()
 
 
 def _plain_value(text: str) -> int | float | str:
@@ -162,9 +162,9 @@ def _read_string(text: str, position: int, start: re.Match[str]) -> tuple[Token,
         raise ExpressionError(f"the string has no closing {quote}", position, text)
     content = text[body:end]
     if raw:
-        quoted = Quoted(content, content, raw=True)
+        quoted = StringToken(content, content, raw=True)
     else:
-        quoted = Quoted(_unescape(content), _pattern_text(content), raw=False)
+        quoted = StringToken(_unescape(content), _pattern_text(content), raw=False)
     return Token("string", text[position : end + 1], quoted, position), end + 1
 
 
@@ -184,7 +184,7 @@ def _unescape(content: str) -> str:
     out = bytearray()
     position = 0
     while (backslash := content.find("\\", position)) >= 0:
-        out += to_octets(content[position:backslash])
+        out += text_to_bytes(content[position:backslash])
         following = content[backslash + 1]
         position = backslash + 2
         if following in ESCAPES:
@@ -193,9 +193,9 @@ def _unescape(content: str) -> str:
             out.append(int(match[1], 16) if match[1] else int(match[2], 8) & 0xFF)
             position = match.end()
         else:
-            out += to_octets(following)
-    out += to_octets(content[position:])
-    return from_octets(bytes(out))
+            out += text_to_bytes(following)
+    out += text_to_bytes(content[position:])
+    return bytes_to_text(bytes(out))
 
 
 def _pattern_text(content: str) -> str:
@@ -222,7 +222,7 @@ def _read_identifier(text: str, position: int) -> tuple[Token, int]:
         )
     topic = qualifiers[-1] if qualifiers else None
     message_type = qualifiers[0] if len(qualifiers) == 2 else None
-    token = Token("identifier", text[position:end], Name(path, message_type, topic), position)
+    token = Token("identifier", text[position:end], PathToken(path, message_type, topic), position)
     return token, end
 
 

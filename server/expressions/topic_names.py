@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Final
 from weakref import WeakValueDictionary
 
-from server.expressions.regex.budget import Allowance, Effort, TooCostlyError
-from server.expressions.regex.patterns import BRIEF_STEPS, PatternRefused, Regex, compile_regex
+from server.expressions.regex.budget import SearchAllowance, SearchCounter, TooCostlyError
+from server.expressions.regex.patterns import SHORT_TEXT_STEP_LIMIT, RegexPatternError, Regex, compile_regex
 from server.expressions.regex.required_literal import needle
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
@@ -67,11 +67,11 @@ class TopicSelector:
     def decide_alone(self, topic: str) -> bool | None:
         """Return whether the topic is selected; None if the step limit is reached."""
         try:
-            return self.decide(topic, Allowance())
+            return self.decide(topic, SearchAllowance())
         except TooCostlyError:
             return None
 
-    def decide(self, topic: str, effort: Effort) -> bool | None:
+    def decide(self, topic: str, effort: SearchCounter) -> bool | None:
         """Return whether the topic is selected; None if the step limit is reached.
 
         Args:
@@ -118,8 +118,8 @@ def select_topics(text: str, *, literal: bool = False, with_audit: bool = False)
     pattern = _compiled.get(text)
     if pattern is None:
         try:
-            pattern = _compiled[text] = compile_regex(text, BRIEF_STEPS)
-        except PatternRefused as refusal:
+            pattern = _compiled[text] = compile_regex(text, SHORT_TEXT_STEP_LIMIT)
+        except RegexPatternError as refusal:
             raise TopicError(f"{text!r}: {refusal}") from None
     left_out = "" if with_audit or _OWN_TOPICS in text else AUDIT
     return TopicSelector(text, pattern, needle(text), left_out)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from server.message_types.paths import Path
 
-State: TypeAlias = OneOf["current", "previous"]
+StateQualifier: TypeAlias = OneOf["current", "previous"]
 """The state of a record that an identifier reads: OF CURRENT or OF PREVIOUS."""
 
 Constant: TypeAlias = int | float | str | None
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
     path: Path
     message_type: str | None = None
     topic: str | None = None
-    state: State | None = None
+    state: StateQualifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Identifier(Expr):
     path: Path
     message_type: str | None = None
     topic: str | None = None
-    state: State | None = None
+    state: StateQualifier | None = None
     reference: Reference = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class Identifier(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Inferred(Expr):
+class InferredField(Expr):
     """A field of untyped values: a text that is a number is read as that number.
 
     The parser never makes this node; see `inference`.

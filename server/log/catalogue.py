@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from server.log.levels import Level, parse_level
-from server.log.template import Template
+from server.log.template import MessageTemplate
 
 NO_ACTION: Final = "No action is needed."
 
@@ -22,7 +22,7 @@ _KEYS: Final = frozenset({"level", "text", "meaning", "action", "whole"})
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CatalogueMessage:
     """One entry of the catalogue.
 
     Attributes:
@@ -38,7 +38,7 @@ class Message:
     id: str
     level: Level
     level_label: str
-    template: Template
+    template: MessageTemplate
     meaning: str
     action: str
     is_whole: bool
@@ -49,7 +49,7 @@ class Message:
         return self.id[:2]
 
 
-def matching(pattern: str) -> tuple[Message, ...]:
+def matching(pattern: str) -> tuple[CatalogueMessage, ...]:
     """Return the messages with ids that a regular expression matches, in the order of their ids.
 
     As with all regular expressions of a configuration, the match may be anywhere in the id unless
@@ -62,7 +62,7 @@ def matching(pattern: str) -> tuple[Message, ...]:
     return tuple(message for message in CATALOGUE.values() if search(message.id))
 
 
-def _read() -> tuple[Mapping[str, str], Mapping[str, Message]]:
+def _read() -> tuple[Mapping[str, str], Mapping[str, CatalogueMessage]]:
     source = resources.files(__package__).joinpath("catalogue.toml").read_text("utf-8")
     tables = tomllib.loads(source)
     categories: dict[str, str] = tables.pop("categories")
@@ -70,7 +70,7 @@ def _read() -> tuple[Mapping[str, str], Mapping[str, Message]]:
     return MappingProxyType(categories), MappingProxyType(messages)
 
 
-def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> Message:
+def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> CatalogueMessage:
     """Check one entry; a mistake in it is a bug, so it stops the program at import."""
     form = _ID.fullmatch(key)
     if form is None or form[1] not in categories:
@@ -79,11 +79,11 @@ def _message(key: str, entry: dict[str, Any], categories: Mapping[str, str]) -> 
         raise ValueError(f"catalogue.toml: {key} has unknown keys {sorted(entry.keys() - _KEYS)}")
     try:
         level = parse_level(entry["level"])
-        return Message(
+        return CatalogueMessage(
             id=key,
             level=level,
             level_label=level.label,
-            template=Template(entry["text"]),
+            template=MessageTemplate(entry["text"]),
             meaning=" ".join(entry["meaning"].split()),
             action=" ".join(entry.get("action", NO_ACTION).split()),
             is_whole=entry.get("whole", level is Level.TRACE),

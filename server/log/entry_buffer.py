@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from server.log.catalogue import Message
-from server.log.targets.base import Target
+from server.log.catalogue import CatalogueMessage
+from server.log.targets.base import LogTarget
 
-Entry: TypeAlias = tuple[Message, tuple[Target, ...], int, int, dict[str, object]]
+EventLogEntry: TypeAlias = tuple[CatalogueMessage, tuple[LogTarget, ...], int, int, dict[str, object]]
 """Message, the targets that want it, nanoseconds since the epoch, thread number, fields."""
 
 MAX_ENTRIES: Final = 65_536
 MAX_BYTES: Final = 64 * 1024 * 1024
 
 
-class RequestKind(Enum):
+class TargetRequestKind(Enum):
     """Requests to the targets, besides entries to write."""
 
     FLUSH = auto()
@@ -32,7 +32,7 @@ class RequestKind(Enum):
     CLOSE = auto()
 
 
-class Request:
+class TargetRequest:
     """A request to the targets, executed after everything logged before it.
 
     Attributes:
@@ -41,7 +41,7 @@ class Request:
 
     __slots__ = ("_lock", "_unfinished", "done", "kind")
 
-    def __init__(self, kind: RequestKind, targets: Sequence[Target]) -> None:
+    def __init__(self, kind: TargetRequestKind, targets: Sequence[LogTarget]) -> None:
         """Start with all of `targets` unfinished."""
         self.kind = kind
         self.done = threading.Event()
@@ -51,12 +51,12 @@ class Request:
             self.done.set()
 
     @property
-    def unfinished(self) -> Sequence[Target]:
+    def unfinished(self) -> Sequence[LogTarget]:
         """The targets that have not executed it yet."""
         with self._lock:
             return tuple(self._unfinished)
 
-    def finish(self, target: Target) -> None:
+    def finish(self, target: LogTarget) -> None:
         """Record that a target has executed it."""
         with self._lock:
             self._unfinished.remove(target)
@@ -64,11 +64,11 @@ class Request:
                 self.done.set()
 
 
-Item: TypeAlias = Entry | Request
-Dropped: TypeAlias = Counter[tuple[Target, ...]]
+BufferItem: TypeAlias = EventLogEntry | TargetRequest
+DropCounts: TypeAlias = Counter[tuple[LogTarget, ...]]
 
 
-class Backlog:
+class EntryBuffer:
     """A bounded list of entries, swapped whole.
 
     Args:
@@ -91,16 +91,16 @@ class Backlog:
         """Start empty."""
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._items: list[Item] = []
+        self._items: list[BufferItem] = []
         self._waiting = 0
-        self._dropped: Dropped = Counter()
+        self._dropped: DropCounts = Counter()
         # Reentrant, because a signal handler may log during another put.
         self._lock = threading.RLock()
         # Holds one item for each time that the list became non-empty.
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._is_asked = threading.Event()  # set if there is a request
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: EventLogEntry) -> None:
         """Append an entry, or count it as dropped if the backlog is full. Never waits."""
         size = 0
         for value in entry[4].values():
@@ -113,7 +113,7 @@ class Backlog:
             self._waiting += size
             self._append(entry)
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: TargetRequest) -> None:
         """Append a request; there is no limit for requests."""
         with self._lock:
             self._append(request)
@@ -123,7 +123,7 @@ class Backlog:
         """Wait for further entries to batch, at most `seconds`, or until there is a request."""
         self._is_asked.wait(seconds)
 
-    def take(self) -> tuple[list[Item], Dropped]:
+    def take(self) -> tuple[list[BufferItem], DropCounts]:
         """Wait for an item, then return all items, and the counts of entries dropped meanwhile."""
         self._bell.get()
         with self._lock:
@@ -133,7 +133,7 @@ class Backlog:
             self._is_asked.clear()
         return items, dropped
 
-    def _append(self, item: Item) -> None:
+    def _append(self, item: BufferItem) -> None:
         self._items.append(item)
         if len(self._items) == 1:
             self._bell.put(None)

@@ -20,13 +20,13 @@ from typing import Final
 
 from config_schema.problems import Problem, Severity
 from config_schema.spec import LogTargetSpec
-from server.log.catalogue import CATALOGUE, Message
-from server.log.entry_buffer import Backlog, Request, RequestKind
+from server.log.catalogue import CATALOGUE, CatalogueMessage
+from server.log.entry_buffer import EntryBuffer, TargetRequest, TargetRequestKind
 from server.log.target_writer import complain
-from server.log.targets import Target, open_targets
+from server.log.targets import LogTarget, open_targets
 from server.log.targets.memory import MemoryTarget
 from server.log.targets.syslog import SOCKET
-from server.log.writer import Writer
+from server.log.writer import EventLogWriter
 
 WAIT_SECONDS: Final = 5.0
 """Timeout of flush() and close() for targets that accept no data."""
@@ -75,10 +75,10 @@ class EventLog:
         self._every = self.targets if recent is None else (*self.targets, recent)
         self._clock = clock
         self._routes = _routes(self._every)
-        self._backlog = Backlog()
+        self._backlog = EntryBuffer()
         self._thread_count = itertools.count(1)
         self._thread_numbers = {threading.get_ident(): next(self._thread_count)}
-        writer = Writer(self._backlog, self._every, clock, next(self._thread_count))
+        writer = EventLogWriter(self._backlog, self._every, clock, next(self._thread_count))
         # A daemon thread, so that a program that ends without close() still ends.
         self._writer = threading.Thread(target=writer.run, name="log writer", daemon=True)
         self._writer.start()
@@ -120,7 +120,7 @@ class EventLog:
         Returns:
             False if the targets did not accept all of it within `WAIT_SECONDS`.
         """
-        return self._ask(RequestKind.FLUSH).done.wait(WAIT_SECONDS)
+        return self._ask(TargetRequestKind.FLUSH).done.wait(WAIT_SECONDS)
 
     def allow_rotation(self) -> None:
         """Let file targets rotate when files are full, which may truncate an earlier log.
@@ -129,7 +129,7 @@ class EventLog:
         must not truncate the log of the running instance, and a start after a crash must not
         truncate the entries that explain the crash.
         """
-        self._ask(RequestKind.ALLOW_ROTATION)
+        self._ask(TargetRequestKind.ALLOW_ROTATION)
 
     def rotate(self) -> None:
         """Rotate file targets to their next file, after everything logged so far.
@@ -137,12 +137,12 @@ class EventLog:
         Does not wait; `flush` afterwards does.
         Source: AMPS User Guide, Rotate Error/Event Log.
         """
-        self._ask(RequestKind.ROTATE)
+        self._ask(TargetRequestKind.ROTATE)
 
     def close(self) -> None:
         """Write everything logged so far and close the targets; later entries are ignored."""
         self._routes = {}
-        request = self._ask(RequestKind.CLOSE)
+        request = self._ask(TargetRequestKind.CLOSE)
         if not request.done.wait(WAIT_SECONDS):
             names = ", ".join(target.name for target in request.unfinished)
             complain(
@@ -150,10 +150,10 @@ class EventLog:
                 f"because these targets take no data: {names}"
             )
 
-    def _ask(self, kind: RequestKind) -> Request:
+    def _ask(self, kind: TargetRequestKind) -> TargetRequest:
         if not self._writer.is_alive():
-            return Request(kind, ())  # closed: everything has been written
-        request = Request(kind, self._every)
+            return TargetRequest(kind, ())  # closed: everything has been written
+        request = TargetRequest(kind, self._every)
         self._backlog.ask(request)
         return request
 
@@ -162,9 +162,9 @@ class EventLog:
         return self._thread_numbers.setdefault(ident, next(self._thread_count))
 
 
-def _routes(targets: Sequence[Target]) -> dict[str, tuple[Message, tuple[Target, ...]]]:
+def _routes(targets: Sequence[LogTarget]) -> dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]]:
     """Return the messages that any target wants, by id, with those targets."""
-    routes: dict[str, tuple[Message, tuple[Target, ...]]] = {}
+    routes: dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]] = {}
     for message in CATALOGUE.values():
         wanting = tuple(target for target in targets if message.id in target.wanted)
         if wanting:

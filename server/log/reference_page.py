@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from server.log.catalogue import CATALOGUE, CATEGORIES, Message
+from server.log.catalogue import CATALOGUE, CATEGORIES, CatalogueMessage
 
 _HEAD: Final = """\
 # Log messages
@@ -31,7 +31,7 @@ def page() -> str:
     return "\n".join(sections)
 
 
-def _section(message: Message) -> str:
+def _section(message: CatalogueMessage) -> str:
     return (
         f"### {message.id} ({message.level.label})\n\n"
         f"```text\n{message.template.text.strip()}\n```\n\n"

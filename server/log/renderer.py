@@ -16,23 +16,23 @@ from typing import Final, cast
 import structlog
 from structlog.typing import EventDict, ProcessorReturnValue, WrappedLogger
 
-from server.log.entry_buffer import Entry
-from server.log.targets.base import Line
+from server.log.entry_buffer import EventLogEntry
+from server.log.targets.base import LogLine
 
-LONGEST_VALUE: Final = 10_000
+MAX_VALUE_LENGTH: Final = 10_000
 """Maximum characters of a value that is not written in full: clients can send texts of any size."""
 
 
 class EntryLogger(structlog.BoundLoggerBase):
     """A bound logger for entries of the catalogue. Used by one thread only."""
 
-    def lines(self, entries: Sequence[Entry]) -> Sequence[Line]:
+    def lines(self, entries: Sequence[EventLogEntry]) -> Sequence[LogLine]:
         """Run the processors over a batch of entries, which takes less time than one by one.
 
         Returns:
             A line for each, in their order.
         """
-        return cast("Sequence[Line]", self._proxy_to_logger("msg", entries=entries))
+        return cast("Sequence[LogLine]", self._proxy_to_logger("msg", entries=entries))
 
 
 def entry_logger() -> EntryLogger:
@@ -50,7 +50,7 @@ def entry_logger() -> EntryLogger:
 def fill_templates(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Add "texts", the rendered texts of the entries."""
     event["texts"] = [
-        message.template.render(fields, None if message.is_whole else LONGEST_VALUE)
+        message.template.render(fields, None if message.is_whole else MAX_VALUE_LENGTH)
         for message, _, _, _, fields in event["entries"]
     ]
     return event
@@ -98,5 +98,5 @@ def render_lines(_logger: WrappedLogger, _method: str, event: EventDict) -> Proc
     ):
         line = f"{stamp} [{thread}] {message.level_label}: {message.id} {text}\n"
         data = line.encode("utf-8", "backslashreplace")
-        lines.append(Line(data, message.level, nanoseconds))
+        lines.append(LogLine(data, message.level, nanoseconds))
     return (lines,), {}

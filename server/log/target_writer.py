@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from server.log.catalogue import CATALOGUE, Message
-from server.log.entry_buffer import MAX_BYTES, MAX_ENTRIES, Request, RequestKind
+from server.log.catalogue import CATALOGUE, CatalogueMessage
+from server.log.entry_buffer import MAX_BYTES, MAX_ENTRIES, TargetRequest, TargetRequestKind
 from server.log.renderer import entry_logger
-from server.log.targets import Line, Target
+from server.log.targets import LogLine, LogTarget
 
 MISSING: Final = CATALOGUE["01-0001"]
 FAILED: Final = CATALOGUE["2C-0001"]
@@ -34,7 +34,7 @@ _STALLED: Final = "it takes no data, and its queue is full"
 
 @dataclass(slots=True)
 class _Batch:
-    lines: list[Line]
+    lines: list[LogLine]
     size: int
 
 
@@ -45,7 +45,7 @@ class _Gap:
     entries: int
 
 
-_Item: TypeAlias = _Batch | _Gap | Request
+_Item: TypeAlias = _Batch | _Gap | TargetRequest
 
 
 class TargetWriter:
@@ -64,10 +64,10 @@ class TargetWriter:
 
     def __init__(
         self,
-        target: Target,
+        target: LogTarget,
         clock: Callable[[], int],
         thread_number: int,
-        report: Callable[[TargetWriter, Line], None],
+        report: Callable[[TargetWriter, LogLine], None],
     ) -> None:
         self.target: Final = target
         self.is_failing = False
@@ -84,7 +84,7 @@ class TargetWriter:
         name = f"log target {target.name}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def put(self, lines: Sequence[Line]) -> None:
+    def put(self, lines: Sequence[LogLine]) -> None:
         """Queue lines, or count the ones without room as lost. Never waits for the target."""
         size = sum(len(line.text) for line in lines)
         with self._changed:
@@ -99,7 +99,7 @@ class TargetWriter:
         if begins:
             self._fail(_STALLED)
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: TargetRequest) -> None:
         """Queue a request; there is no limit for requests."""
         with self._changed:
             self._queue.append(request)
@@ -118,7 +118,7 @@ class TargetWriter:
             return self._entries <= MAX_ENTRIES // 2 and self._bytes <= MAX_BYTES // 2
         return self._entries + entries <= MAX_ENTRIES and self._bytes + size <= MAX_BYTES
 
-    def _fitting(self, lines: Sequence[Line]) -> Sequence[Line]:
+    def _fitting(self, lines: Sequence[LogLine]) -> Sequence[LogLine]:
         """Return the longest prefix of the lines that there is room for."""
         size = 0
         for count, line in enumerate(lines):
@@ -127,7 +127,7 @@ class TargetWriter:
                 return lines[:count]
         return lines
 
-    def _append(self, lines: Sequence[Line], size: int) -> None:
+    def _append(self, lines: Sequence[LogLine], size: int) -> None:
         last = self._queue[-1] if self._queue else None
         if isinstance(last, _Batch) and len(last.lines) + len(lines) <= BATCH_SIZE:
             last.lines += lines
@@ -155,7 +155,7 @@ class TargetWriter:
                 while not self._queue:
                     self._changed.wait()
                 item = self._queue.popleft()
-            if isinstance(item, Request):
+            if isinstance(item, TargetRequest):
                 is_open = self._carry_out(item)
             elif isinstance(item, _Gap):
                 self._missing += item.entries
@@ -166,22 +166,22 @@ class TargetWriter:
                     self._entries -= len(item.lines)
                     self._bytes -= item.size
 
-    def _carry_out(self, request: Request) -> bool:
+    def _carry_out(self, request: TargetRequest) -> bool:
         """Execute a request; return whether the target is still open."""
         is_open = True
-        if request.kind is RequestKind.CLOSE:
+        if request.kind is TargetRequestKind.CLOSE:
             self._try(self.target.close)
             is_open = False
-        elif request.kind is RequestKind.ALLOW_ROTATION:
+        elif request.kind is TargetRequestKind.ALLOW_ROTATION:
             self.target.rotates = True
-        elif request.kind is RequestKind.ROTATE:
+        elif request.kind is TargetRequestKind.ROTATE:
             self._try(partial(self.target.rotate, self._clock()))
         request.finish(self.target)
         return is_open
 
-    def _write(self, lines: Sequence[Line]) -> None:
+    def _write(self, lines: Sequence[LogLine]) -> None:
         missing, self._missing = self._missing, 0
-        notice: list[Line] = []
+        notice: list[LogLine] = []
         if missing and MISSING.id not in self.target.excluded:
             notice = [self._own_line(MISSING, count=missing)]
         written_before = self.target.entries_written
@@ -212,7 +212,7 @@ class TargetWriter:
         )
         self._report(self, self._own_line(FAILED, target=target.name, reason=reason))
 
-    def _own_line(self, message: Message, **fields: object) -> Line:
+    def _own_line(self, message: CatalogueMessage, **fields: object) -> LogLine:
         entry = (message, (), self._clock(), self._thread_number, fields)
         (line,) = self._logger.lines([entry])
         return line

@@ -90,7 +90,7 @@ def printable(value: object, longest: int | None = None) -> str:
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
-class Template:
+class MessageTemplate:
     """A message's text, parsed once.
 
     Attributes:

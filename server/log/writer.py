@@ -8,10 +8,10 @@ waits for a device.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from server.log.entry_buffer import Backlog, Entry, Item, Request, RequestKind
+from server.log.entry_buffer import EntryBuffer, EventLogEntry, BufferItem, TargetRequest, TargetRequestKind
 from server.log.renderer import entry_logger
 from server.log.target_writer import BATCH_SIZE, FAILED, TargetWriter
-from server.log.targets import Line, Target
+from server.log.targets import LogLine, LogTarget
 
 _MANY: Final = 8
 """Entries taken at once from which on the writer pauses, to get larger batches."""
@@ -20,7 +20,7 @@ _PAUSE_SECONDS: Final = 0.005
 write wakes the watchers of the directory: in a flood, that costs more than the entries."""
 
 
-class Writer:
+class EventLogWriter:
     """The work of the writer's thread.
 
     Args:
@@ -32,8 +32,8 @@ class Writer:
 
     def __init__(
         self,
-        backlog: Backlog,
-        targets: Sequence[Target],
+        backlog: EntryBuffer,
+        targets: Sequence[LogTarget],
         clock: Callable[[], int],
         thread: int,
     ) -> None:
@@ -56,15 +56,15 @@ class Writer:
             if len(items) >= _MANY and is_open:
                 self._backlog.let_more_come(_PAUSE_SECONDS)
 
-    def _work_through(self, items: Sequence[Item]) -> bool:
+    def _work_through(self, items: Sequence[BufferItem]) -> bool:
         """Distribute the entries and requests, up to a request to close.
 
         Returns:
             False after a request to close.
         """
-        entries: list[Entry] = []
+        entries: list[EventLogEntry] = []
         for item in items:
-            if not isinstance(item, Request):
+            if not isinstance(item, TargetRequest):
                 entries.append(item)
                 if len(entries) == BATCH_SIZE:
                     self._hand_out(entries)
@@ -74,15 +74,15 @@ class Writer:
             entries = []
             for writer in self._writers.values():
                 writer.ask(item)
-            if item.kind is RequestKind.CLOSE:
+            if item.kind is TargetRequestKind.CLOSE:
                 return False
         self._hand_out(entries)
         return True
 
-    def _hand_out(self, entries: Sequence[Entry]) -> None:
+    def _hand_out(self, entries: Sequence[EventLogEntry]) -> None:
         if not entries:
             return
-        wanted: dict[Target, list[Line]] = {target: [] for target in self._writers}
+        wanted: dict[LogTarget, list[LogLine]] = {target: [] for target in self._writers}
         for entry, line in zip(entries, self._logger.lines(entries), strict=True):
             for target in entry[1]:
                 wanted[target].append(line)
@@ -90,7 +90,7 @@ class Writer:
             if lines:
                 self._writers[target].put(lines)
 
-    def _report(self, failed: TargetWriter, line: Line) -> None:
+    def _report(self, failed: TargetWriter, line: LogLine) -> None:
         """Report the failure of a target to the other targets."""
         for writer in self._writers.values():
             wants = FAILED.id in writer.target.wanted

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, Union
 from server.message_types.paths import Path
 
 if TYPE_CHECKING:
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
 
 Value: TypeAlias = Union[bool, int, float, str, list["Value"], None]  # noqa: UP007 - "X | Y" takes no forward reference
 """The value at a path: None for NULL (absent, null or a sub-document), a scalar, or an array of
@@ -26,7 +26,7 @@ Text is decoded as UTF-8 with `surrogateescape`, so that any bytes survive a rou
 Extractor: TypeAlias = Callable[[bytes], tuple[Value, ...]]
 """Reads one value per path from a body. Never raises: an unreadable value is NULL."""
 
-Field: TypeAlias = tuple[Path, Value]
+FieldValue: TypeAlias = tuple[Path, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class MessageType(Protocol):
             A function from a body to as many values as there are paths.
         """
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, in their order; NULL is written where the format has a null."""
 
     def merge(self, stored: bytes, delta: bytes, *, nulls: bool = False) -> bytes:
@@ -112,14 +112,14 @@ class MessageType(Protocol):
             BodyError: one of the bodies cannot be parsed.
         """
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Return the body with the fields that a select list includes.
 
         Raises:
             BodyError: the body cannot be parsed.
         """
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields of a body (None sets NULL or removes), and keep all others unchanged.
 
         Raises:

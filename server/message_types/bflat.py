@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from server.message_types.base import BodyError, Capabilities
 from server.message_types.bflat_fields import (
     WIDTHS,
-    Code,
+    BFlatCode,
     decode,
     encode,
     fields,
@@ -23,27 +23,27 @@ from server.message_types.bflat_fields import (
     value_end,
 )
 from server.message_types.trees import read_path
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Value
-    from server.message_types.options import Options
+    from server.message_types.base import Extractor, FieldValue, Value
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
     from server.message_types.trees import Tree
 
     Encoded: TypeAlias = tuple[int, bytes]
     Message: TypeAlias = dict[bytes, Encoded]
     Places: TypeAlias = tuple[tuple[int, Path], ...]
 
-_NULLS = ((Code.NULL, b""), (Code.STRING, b"\0"), (Code.BINARY, b"\0"))
+_NULLS = ((BFlatCode.NULL, b""), (BFlatCode.STRING, b"\0"), (BFlatCode.BINARY, b"\0"))
 """Empty text is NULL too (AMPS User Guide, AMPS Data Types)."""
-_INTEGERS = (Code.INT8, Code.INT16, Code.INT32, Code.INT64, Code.LEB128)
+_INTEGERS = (BFlatCode.INT8, BFlatCode.INT16, BFlatCode.INT32, BFlatCode.INT64, BFlatCode.LEB128)
 
-_STRING = int(Code.STRING)
+_STRING = int(BFlatCode.STRING)
 """A plain integer: a comparison with a member of an enumeration is slow in the hot loop."""
 
 
@@ -52,7 +52,7 @@ class BFlatType:
 
     capabilities = Capabilities()
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         options.reject_unknown()
         self.name = name
 
@@ -79,10 +79,10 @@ class BFlatType:
         """
         found: dict[str, Tree] = {}
         for tag, code, start, end in fields(body):
-            found.setdefault(from_octets(tag), cast("Tree", decode(body, code, start, end)))
+            found.setdefault(bytes_to_text(tag), cast("Tree", decode(body, code, start, end)))
         return found
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         return _render({_tag(path): encode(value) for path, value in fields})
 
@@ -105,17 +105,17 @@ class BFlatType:
         }
         return _render(difference) if difference.keys() - kept else None
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`."""
         return _render(
             {
                 tag: value
                 for tag, value in _parse(body).items()
-                if selection.includes(tuple(from_octets(tag).split("/")))
+                if selection.includes(tuple(bytes_to_text(tag).split("/")))
             }
         )
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         message = _parse(body)
         message.update((_tag(path), encode(value)) for path, value in fields)
@@ -123,7 +123,7 @@ class BFlatType:
 
 
 def _tag(path: Path) -> bytes:
-    return to_octets("/".join(step for step in path if isinstance(step, str)))
+    return text_to_bytes("/".join(step for step in path if isinstance(step, str)))
 
 
 def _places(paths: Sequence[Path]) -> dict[bytes, Places]:

@@ -6,7 +6,7 @@ A message is tag/value pairs up to its end, everything little-endian:
     first = type code << 3 | tag length         with tag length 0: it follows as unsigned LEB128
     array = unsigned LEB128 count, that many bare values; its code has the bit 0x10
 
-Text and binary values begin with their length as unsigned LEB128. The codes are those of `Code`.
+Text and binary values begin with their length as unsigned LEB128. The codes are those of `BFlatCode`.
 A datetime is an Integer to expressions: milliseconds since 1970, UTC (AMPS User Guide, BFlat Data
 Types).
 """
@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import BodyError
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = bool | int | float | str | None
 
 
-class Code(IntEnum):
+class BFlatCode(IntEnum):
     """Type codes."""
 
     NULL = 0
@@ -47,17 +47,17 @@ class Code(IntEnum):
 ARRAY = 0x10
 
 _FORMATS = {
-    Code.INT8: "b",
-    Code.INT16: "h",
-    Code.INT32: "i",
-    Code.INT64: "q",
-    Code.DOUBLE: "d",
-    Code.DATETIME: "q",
+    BFlatCode.INT8: "b",
+    BFlatCode.INT16: "h",
+    BFlatCode.INT32: "i",
+    BFlatCode.INT64: "q",
+    BFlatCode.DOUBLE: "d",
+    BFlatCode.DATETIME: "q",
 }
 _FIXED = {code: struct.Struct(f"<{letter}") for code, letter in _FORMATS.items()}
 
 WIDTHS = tuple(
-    0 if code == Code.NULL else _FIXED[Code(code)].size if code in _FIXED else -1
+    0 if code == BFlatCode.NULL else _FIXED[BFlatCode(code)].size if code in _FIXED else -1
     for code in range(32)
 )
 """Type code -> size of its values, -1 if `value_end` must read it from the value."""
@@ -97,10 +97,10 @@ def value_end(body: bytes, code: int, position: int) -> int:
         return _array_end(body, code ^ ARRAY, position)
     if WIDTHS[code] >= 0:
         return position + WIDTHS[code]
-    if code in (Code.STRING, Code.BINARY):
+    if code in (BFlatCode.STRING, BFlatCode.BINARY):
         size, position = unsigned(body, position)
         return position + size
-    if code != Code.LEB128:
+    if code != BFlatCode.LEB128:
         raise BodyError(f"BFlat: the value at offset {position} has the unknown type {code}")
     last = _LEB128_END.search(body, position)
     if last is None:
@@ -153,10 +153,10 @@ def decode(body: bytes, code: int, start: int, end: int) -> Value:
         return _SCALARS[code](body, start, end)
     element = code ^ ARRAY
     count, position = unsigned(body, start)
-    if not count or element == Code.NULL:
+    if not count or element == BFlatCode.NULL:
         return None
     if element in _FIXED:
-        return list(struct.unpack_from(f"<{count}{_FORMATS[Code(element)]}", body, position))
+        return list(struct.unpack_from(f"<{count}{_FORMATS[BFlatCode(element)]}", body, position))
     values: list[Value] = []
     for _ in range(count):
         after = value_end(body, element, position)
@@ -188,17 +188,17 @@ def _decode_leb128(body: bytes, start: int, end: int) -> Scalar:
         return None
 
 
-def _fixed(code: Code) -> Callable[[bytes, int, int], Scalar]:
+def _fixed(code: BFlatCode) -> Callable[[bytes, int, int], Scalar]:
     unpack = _FIXED[code].unpack_from
     return lambda body, start, _: unpack(body, start)[0]
 
 
 _SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
     **{code: _fixed(code) for code in _FIXED},
-    Code.NULL: lambda _body, _start, _end: None,
-    Code.STRING: _decode_text,
-    Code.BINARY: _decode_text,
-    Code.LEB128: _decode_leb128,
+    BFlatCode.NULL: lambda _body, _start, _end: None,
+    BFlatCode.STRING: _decode_text,
+    BFlatCode.BINARY: _decode_text,
+    BFlatCode.LEB128: _decode_leb128,
 }
 """Type code -> decoder of (body, start of the value, its end)."""
 
@@ -208,11 +208,11 @@ def encode(value: Value) -> tuple[int, bytes]:
     BFlat does not have, is 1 or 0."""
     match value:
         case None:
-            return Code.NULL, b""
+            return BFlatCode.NULL, b""
         case str():
-            return Code.STRING, _encode_text(value)
+            return BFlatCode.STRING, _encode_text(value)
         case float():
-            return Code.DOUBLE, _FIXED[Code.DOUBLE].pack(value)
+            return BFlatCode.DOUBLE, _FIXED[BFlatCode.DOUBLE].pack(value)
         case int():
             return _encode_integers([value])
         case list():
@@ -227,13 +227,13 @@ def _encode_array(values: list[Value]) -> tuple[int, bytes]:
     numbers = [value for value in present if not isinstance(value, str)]
     integers = [value for value in numbers if not isinstance(value, float)]
     if not present:
-        return ARRAY | Code.NULL, b"\0"
+        return ARRAY | BFlatCode.NULL, b"\0"
     if len(integers) == len(present):
         code, data = _encode_integers(integers)
     elif len(numbers) == len(present):
-        code, data = Code.DOUBLE, struct.pack(f"<{len(numbers)}d", *numbers)
+        code, data = BFlatCode.DOUBLE, struct.pack(f"<{len(numbers)}d", *numbers)
     else:
-        code, data = Code.STRING, b"".join(_encode_text(_as_text(value)) for value in present)
+        code, data = BFlatCode.STRING, b"".join(_encode_text(_as_text(value)) for value in present)
     return ARRAY | code, encode_unsigned(len(present)) + data
 
 
@@ -241,7 +241,7 @@ def _as_text(value: Value) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-_INTEGER_CODES = ((Code.INT8, 8), (Code.INT16, 16), (Code.INT32, 32), (Code.INT64, 64))
+_INTEGER_CODES = ((BFlatCode.INT8, 8), (BFlatCode.INT16, 16), (BFlatCode.INT32, 32), (BFlatCode.INT64, 64))
 
 
 def _encode_integers(values: list[int]) -> tuple[int, bytes]:
@@ -250,7 +250,7 @@ def _encode_integers(values: list[int]) -> tuple[int, bytes]:
     for code, bits in _INTEGER_CODES:
         if -(1 << bits - 1) <= low and high < 1 << bits - 1:
             return code, struct.pack(f"<{len(values)}{_FORMATS[code]}", *values)
-    return Code.LEB128, b"".join(_encode_leb128(value) for value in values)
+    return BFlatCode.LEB128, b"".join(_encode_leb128(value) for value in values)
 
 
 def _encode_leb128(value: int) -> bytes:
@@ -273,7 +273,7 @@ def encode_unsigned(number: int) -> bytes:
 
 
 def _encode_text(text: str) -> bytes:
-    data = to_octets(text)
+    data = text_to_bytes(text)
     return encode_unsigned(len(data)) + data
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.message_types.base import Extractor
-    from server.message_types.options import Options
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
 
@@ -21,7 +21,7 @@ class BinaryType(LiteralType):
 
     capabilities = Capabilities(fields=False, delta=False, build=False, select=False)
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         options.reject_unknown()
         self.name = name
 

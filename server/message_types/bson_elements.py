@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import BodyError
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = bool | int | float | str | None
 
 
-class Kind(IntEnum):
+class BsonKind(IntEnum):
     """The first byte of an element."""
 
     DOUBLE = 0x01
@@ -69,28 +69,28 @@ _UINT64_PAIR = struct.Struct("<QQ")
 _DOUBLE = struct.Struct("<d")
 
 _FIXED = {
-    Kind.DOUBLE: 8,
-    Kind.UNDEFINED: 0,
-    Kind.OBJECT_ID: 12,
-    Kind.BOOLEAN: 1,
-    Kind.DATE: 8,
-    Kind.NULL: 0,
-    Kind.INT32: 4,
-    Kind.TIMESTAMP: 8,
-    Kind.INT64: 8,
-    Kind.DECIMAL: 16,
-    Kind.MAX_KEY: 0,
-    Kind.MIN_KEY: 0,
+    BsonKind.DOUBLE: 8,
+    BsonKind.UNDEFINED: 0,
+    BsonKind.OBJECT_ID: 12,
+    BsonKind.BOOLEAN: 1,
+    BsonKind.DATE: 8,
+    BsonKind.NULL: 0,
+    BsonKind.INT32: 4,
+    BsonKind.TIMESTAMP: 8,
+    BsonKind.INT64: 8,
+    BsonKind.DECIMAL: 16,
+    BsonKind.MAX_KEY: 0,
+    BsonKind.MIN_KEY: 0,
 }
 _PREFIXED = {
-    Kind.STRING: 4,
-    Kind.DOCUMENT: 0,
-    Kind.ARRAY: 0,
-    Kind.BINARY: 5,
-    Kind.POINTER: 16,
-    Kind.CODE: 4,
-    Kind.SYMBOL: 4,
-    Kind.SCOPED_CODE: 0,
+    BsonKind.STRING: 4,
+    BsonKind.DOCUMENT: 0,
+    BsonKind.ARRAY: 0,
+    BsonKind.BINARY: 5,
+    BsonKind.POINTER: 16,
+    BsonKind.CODE: 4,
+    BsonKind.SYMBOL: 4,
+    BsonKind.SCOPED_CODE: 0,
 }
 """Bytes of a value beyond the length in front of it: the length itself where it is not included, a
 binary's subtype, a pointer's object id."""
@@ -98,9 +98,9 @@ binary's subtype, a pointer's object id."""
 UNSIZED = -1000
 
 SIZES = tuple(
-    _FIXED[Kind(kind)]
+    _FIXED[BsonKind(kind)]
     if kind in _FIXED
-    else -1 - _PREFIXED[Kind(kind)]
+    else -1 - _PREFIXED[BsonKind(kind)]
     if kind in _PREFIXED
     else UNSIZED
     for kind in range(256)
@@ -113,7 +113,7 @@ def unsized(body: bytes, kind: int, start: int, end: int) -> int:
     """Return the size of a value that has no length. For an unknown kind or a missing terminator
     it exceeds the rest of the body."""
     beyond = end - start + 1
-    if kind != Kind.REGEX:
+    if kind != BsonKind.REGEX:
         return beyond
     pattern_end = body.find(b"\0", start, end)
     options_end = body.find(b"\0", pattern_end + 1, end)
@@ -169,7 +169,7 @@ def decode(body: bytes, kind: int, start: int, after: int, depth: int = 0) -> Tr
         BodyError: a document or array inside is malformed or nests too deep.
         struct.error: a value is too short for its kind.
     """
-    if kind not in (Kind.DOCUMENT, Kind.ARRAY):
+    if kind not in (BsonKind.DOCUMENT, BsonKind.ARRAY):
         return SCALARS[kind](body, start, after)
     if depth == MAX_DEPTH:
         raise BodyError(f"BSON: documents nest deeper than {MAX_DEPTH}")
@@ -178,11 +178,11 @@ def decode(body: bytes, kind: int, start: int, after: int, depth: int = 0) -> Tr
         (name, decode(body, inner, value, value_end, depth + 1))
         for inner, name, value, value_end in elements(body, begin, end)
     ]
-    if kind == Kind.ARRAY:
+    if kind == BsonKind.ARRAY:
         return [value for _, value in inside]
     document: dict[str, Tree] = {}
     for name, value in inside:
-        document.setdefault(from_octets(name), value)
+        document.setdefault(bytes_to_text(name), value)
     return document
 
 
@@ -196,7 +196,7 @@ def _scoped_code(body: bytes, start: int, _after: int) -> Scalar:
 
 def _regex(body: bytes, start: int, after: int) -> Scalar:
     pattern, _, options = body[start : after - 1].partition(b"\0")
-    return f"/{from_octets(pattern)}/{from_octets(options)}"
+    return f"/{bytes_to_text(pattern)}/{bytes_to_text(options)}"
 
 
 def _null(_body: bytes, _start: int, _after: int) -> Scalar:
@@ -230,25 +230,25 @@ def _decimal(body: bytes, start: int, _after: int) -> Scalar:
 
 
 SCALARS: dict[int, Callable[[bytes, int, int], Scalar]] = {
-    Kind.DOUBLE: lambda body, start, _: _DOUBLE.unpack_from(body, start)[0],
-    Kind.STRING: _text,
-    Kind.BINARY: lambda body, start, after: from_octets(body[start + 5 : after]),
-    Kind.UNDEFINED: _null,
-    Kind.OBJECT_ID: lambda body, start, after: body[start:after].hex(),
-    Kind.BOOLEAN: lambda body, start, _: body[start] != 0,
-    Kind.DATE: lambda body, start, _: _INT64.unpack_from(body, start)[0],
-    Kind.NULL: _null,
-    Kind.REGEX: _regex,
-    Kind.POINTER: lambda body, _, after: body[after - 12 : after].hex(),
-    Kind.CODE: _text,
-    Kind.SYMBOL: _text,
-    Kind.SCOPED_CODE: _scoped_code,
-    Kind.INT32: lambda body, start, _: _INT32.unpack_from(body, start)[0],
-    Kind.TIMESTAMP: lambda body, start, _: _UINT64.unpack_from(body, start)[0],
-    Kind.INT64: lambda body, start, _: _INT64.unpack_from(body, start)[0],
-    Kind.DECIMAL: _decimal,
-    Kind.MAX_KEY: _null,
-    Kind.MIN_KEY: _null,
+    BsonKind.DOUBLE: lambda body, start, _: _DOUBLE.unpack_from(body, start)[0],
+    BsonKind.STRING: _text,
+    BsonKind.BINARY: lambda body, start, after: bytes_to_text(body[start + 5 : after]),
+    BsonKind.UNDEFINED: _null,
+    BsonKind.OBJECT_ID: lambda body, start, after: body[start:after].hex(),
+    BsonKind.BOOLEAN: lambda body, start, _: body[start] != 0,
+    BsonKind.DATE: lambda body, start, _: _INT64.unpack_from(body, start)[0],
+    BsonKind.NULL: _null,
+    BsonKind.REGEX: _regex,
+    BsonKind.POINTER: lambda body, _, after: body[after - 12 : after].hex(),
+    BsonKind.CODE: _text,
+    BsonKind.SYMBOL: _text,
+    BsonKind.SCOPED_CODE: _scoped_code,
+    BsonKind.INT32: lambda body, start, _: _INT32.unpack_from(body, start)[0],
+    BsonKind.TIMESTAMP: lambda body, start, _: _UINT64.unpack_from(body, start)[0],
+    BsonKind.INT64: lambda body, start, _: _INT64.unpack_from(body, start)[0],
+    BsonKind.DECIMAL: _decimal,
+    BsonKind.MAX_KEY: _null,
+    BsonKind.MIN_KEY: _null,
 }
 """Kind -> decoder of (body, start of the value, its end)."""
 
@@ -257,29 +257,29 @@ def encode(value: Value) -> tuple[int, bytes]:
     """Encode a value as kind and bytes: integers as int64 (above its range decimal128)."""
     match value:
         case None:
-            return Kind.NULL, b""
+            return BsonKind.NULL, b""
         case bool():
-            return Kind.BOOLEAN, b"\x01" if value else b"\x00"
+            return BsonKind.BOOLEAN, b"\x01" if value else b"\x00"
         case int() if -(2**63) <= value < 2**63:
-            return Kind.INT64, _INT64.pack(value)
+            return BsonKind.INT64, _INT64.pack(value)
         case int():
             return _encode_big(value)
         case float():
-            return Kind.DOUBLE, _DOUBLE.pack(value)
+            return BsonKind.DOUBLE, _DOUBLE.pack(value)
         case str():
-            text = to_octets(value)
-            return Kind.STRING, LENGTH.pack(len(text) + 1) + text + b"\0"
+            text = text_to_bytes(value)
+            return BsonKind.STRING, LENGTH.pack(len(text) + 1) + text + b"\0"
         case list():
-            return Kind.ARRAY, document(
+            return BsonKind.ARRAY, document(
                 (str(index).encode(), *encode(element)) for index, element in enumerate(value)
             )
 
 
 def _encode_big(value: int) -> tuple[int, bytes]:
     if abs(value) > _MAX_COEFFICIENT:
-        return Kind.DOUBLE, _DOUBLE.pack(float("inf" if value > 0 else "-inf"))
+        return BsonKind.DOUBLE, _DOUBLE.pack(float("inf" if value > 0 else "-inf"))
     high = (value < 0) << 63 | _EXPONENT_BIAS << 49 | abs(value) >> 64
-    return Kind.DECIMAL, _UINT64_PAIR.pack(abs(value) & 2**64 - 1, high)
+    return BsonKind.DECIMAL, _UINT64_PAIR.pack(abs(value) & 2**64 - 1, high)
 
 
 def document(fields: Iterator[tuple[bytes, int, bytes]]) -> bytes:
@@ -291,7 +291,7 @@ def document(fields: Iterator[tuple[bytes, int, bytes]]) -> bytes:
     parts = []
     for name, kind, value in fields:
         if b"\0" in name:
-            raise BodyError(f"BSON: the name {from_octets(name)!r} holds a zero byte")
+            raise BodyError(f"BSON: the name {bytes_to_text(name)!r} holds a zero byte")
         parts.append(b"%c%b\0%b" % (kind, name, value))
     inside = b"".join(parts)
     return LENGTH.pack(len(inside) + 5) + inside + b"\0"

@@ -15,7 +15,7 @@ from server.message_types.bson_elements import (
     SCALARS,
     SIZES,
     UNSIZED,
-    Kind,
+    BsonKind,
     decode,
     document,
     document_bounds,
@@ -25,25 +25,25 @@ from server.message_types.bson_elements import (
 )
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.wanted_fields import MAX_DEPTH, want
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import Options
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
-    from server.message_types.wanted_fields import Wanted
+    from server.message_types.wanted_fields import WantedFields
 
-_DOCUMENT = int(Kind.DOCUMENT)
-_ARRAY = int(Kind.ARRAY)
+_DOCUMENT = int(BsonKind.DOCUMENT)
+_ARRAY = int(BsonKind.ARRAY)
 """Plain integers: a comparison with a member of an enumeration is slow in the hot loop."""
-_NULLS = (bytes([Kind.NULL]), b"%c%b" % encode(""))
+_NULLS = (bytes([BsonKind.NULL]), b"%c%b" % encode(""))
 """An empty string is NULL too (AMPS User Guide, AMPS Data Types)."""
-_WHOLE_NUMBERS = (Kind.INT32, Kind.INT64)
+_WHOLE_NUMBERS = (BsonKind.INT32, BsonKind.INT64)
 
 
 class BsonType(RawTreeType):
@@ -54,7 +54,7 @@ class BsonType(RawTreeType):
 
     capabilities = Capabilities()
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         options.reject_unknown()
         self.name = name
 
@@ -81,7 +81,7 @@ class BsonType(RawTreeType):
             BodyError: the body cannot be parsed.
         """
         try:
-            return decode(body, Kind.DOCUMENT, 0, len(body))
+            return decode(body, BsonKind.DOCUMENT, 0, len(body))
         except struct.error as error:
             raise BodyError(f"BSON: {error}") from None
 
@@ -92,7 +92,7 @@ class BsonType(RawTreeType):
     def render(self, tree: RawTree) -> bytes:
         """See `RawTreeType.render`."""
         return document(
-            (to_octets(name), *_split(self._render(node))) for name, node in tree.items()
+            (text_to_bytes(name), *_split(self._render(node))) for name, node in tree.items()
         )
 
     def leaf(self, value: Value) -> bytes:
@@ -111,7 +111,7 @@ class BsonType(RawTreeType):
 
     def elements(self, leaf: bytes) -> list[RawNode] | None:
         """See `RawTreeType.elements`."""
-        if leaf[0] != Kind.ARRAY:
+        if leaf[0] != BsonKind.ARRAY:
             return None
         begin, end = document_bounds(leaf, 1, len(leaf))
         return [
@@ -122,7 +122,7 @@ class BsonType(RawTreeType):
     def array(self, elements: Iterable[RawNode]) -> bytes:
         """See `RawTreeType.array`."""
         return b"%c%b" % (
-            Kind.ARRAY,
+            BsonKind.ARRAY,
             document(
                 (str(index).encode(), *_split(self._render(element)))
                 for index, element in enumerate(elements)
@@ -132,7 +132,7 @@ class BsonType(RawTreeType):
     def _render(self, node: RawNode) -> bytes:
         if isinstance(node, bytes):
             return node
-        return b"%c%b" % (Kind.DOCUMENT, self.render(node))
+        return b"%c%b" % (BsonKind.DOCUMENT, self.render(node))
 
 
 def _split(leaf: bytes) -> tuple[int, bytes]:
@@ -145,18 +145,18 @@ def _parse(body: bytes, start: int, after: int, depth: int) -> RawTree:
     begin, end = document_bounds(body, start, after)
     tree: RawTree = {}
     for kind, name, value, value_end in elements(body, begin, end):
-        tree.setdefault(from_octets(name), _node(body, kind, value, value_end, depth + 1))
+        tree.setdefault(bytes_to_text(name), _node(body, kind, value, value_end, depth + 1))
     return tree
 
 
 def _node(body: bytes, kind: int, start: int, after: int, depth: int) -> RawNode:
-    if kind == Kind.DOCUMENT:
+    if kind == BsonKind.DOCUMENT:
         return _parse(body, start, after, depth)
     return b"%c%b" % (kind, body[start:after])
 
 
 def _read(
-    body: bytes, position: int, end: int, names: Mapping[bytes, Wanted], out: list[Value]
+    body: bytes, position: int, end: int, names: Mapping[bytes, WantedFields], out: list[Value]
 ) -> None:
     """Read the wanted fields of one document; stop when all are found or the body is malformed.
 
@@ -188,7 +188,7 @@ def _read(
         position = after
 
 
-def _take(body: bytes, kind: int, start: int, after: int, wanted: Wanted, out: list[Value]) -> None:
+def _take(body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]) -> None:
     if kind == _DOCUMENT:
         if wanted.names:
             _read(body, start + 4, after - 1, wanted.names, out)

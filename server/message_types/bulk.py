@@ -67,7 +67,7 @@ def join(bodies: Sequence[bytes]) -> JoinedBodies:
 
 
 @runtime_checkable
-class ReadsColumns(Protocol):
+class ColumnMessageType(Protocol):
     """A message type that reads joined bodies into columns."""
 
     def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
@@ -75,7 +75,7 @@ class ReadsColumns(Protocol):
 
 
 @runtime_checkable
-class ReadsInBulk(Protocol):
+class BulkMessageType(Protocol):
     """A message type that reads many bodies at once."""
 
     def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
@@ -84,13 +84,13 @@ class ReadsInBulk(Protocol):
 
 def bulk_extractor(message_type: MessageType, paths: Sequence[Path]) -> BulkExtractor:
     """Compile a function that reads `paths` from many bodies of a type."""
-    if isinstance(message_type, ReadsInBulk):
+    if isinstance(message_type, BulkMessageType):
         return message_type.bulk_extractor(paths)
     extract = message_type.extractor(paths)
     return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 
 
-class PlainTest(NamedTuple):
+class LiteralTest(NamedTuple):
     """A test of a field against literals, in which no value is NULL.
 
     Attributes:
@@ -106,17 +106,17 @@ class PlainTest(NamedTuple):
 
 UNDECIDED: Final = -1
 
-Decider: TypeAlias = Callable[[Sequence[bytes]], Sequence[tuple[int, int, int]]]
+BulkDecider: TypeAlias = Callable[[Sequence[bytes]], Sequence[tuple[int, int, int]]]
 """Decides filters for bodies. Returns each run of bodies that match the same filters: its begin,
 its end, and the filters as bits, the first one as the lowest; UNDECIDED if that is not known.
 Bodies that no filter matches are left out. Never raises."""
 
 
 @runtime_checkable
-class DecidesInBulk(Protocol):
+class BulkFilterMessageType(Protocol):
     """A message type that decides filters for many bodies at once."""
 
-    def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
+    def bulk_decider(self, filters: Sequence[Sequence[LiteralTest]]) -> BulkDecider | None:
         """Make a decider for filters, each of which is true if all its tests hold.
 
         Returns:
@@ -124,5 +124,5 @@ class DecidesInBulk(Protocol):
         """
 
 
-MOST_DECIDED: Final = 60
+MAX_BULK_FILTERS: Final = 60
 """Maximum number of filters that are decided together."""

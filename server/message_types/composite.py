@@ -24,11 +24,11 @@ from server.message_types.trees import read_path
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Extractor, Field, MessageType, Value
-    from server.message_types.options import Options
+    from server.message_types.base import Extractor, FieldValue, MessageType, Value
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
     from server.message_types.trees import Tree
 
     _Parts: TypeAlias = tuple[list[bytes], bytes]
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct(">I")
 
 
-def _children(options: Options, find: Find) -> list[MessageType]:
+def _children(options: MessageTypeOptions, find: Find) -> list[MessageType]:
     names = options.texts("MessageType")
     if not names:
         raise MessageTypeError("MessageType", "a composite type needs at least one part")
@@ -76,7 +76,7 @@ def _join(parts: Iterable[bytes], payload: bytes) -> bytes:
     return b"".join([_LENGTH.pack(len(part)) + part for part in parts]) + payload
 
 
-def _select_part(part: bytes, child: MessageType, selection: Selection) -> bytes:
+def _select_part(part: bytes, child: MessageType, selection: FieldSelection) -> bytes:
     """Apply a select list to one part; keep or remove it as a whole if no field of it is listed."""
     if not part or not selection.children or not child.capabilities.select:
         return part if selection.include else b""
@@ -88,7 +88,7 @@ class CompositeGlobalType(LiteralType):
 
     capabilities = Capabilities(delta=False, build=False, events=False)
 
-    def __init__(self, name: str, options: Options, find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, find: Find) -> None:
         self._children = _children(options, find)
         self.name = name
 
@@ -111,7 +111,7 @@ class CompositeGlobalType(LiteralType):
 
         return extract
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list to every part, see `MessageType.select`."""
         parts, payload = _split(body, len(self._children))
         selected = [
@@ -133,7 +133,7 @@ class CompositeLocalType:
 
     capabilities = Capabilities(events=False)
 
-    def __init__(self, name: str, options: Options, find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, find: Find) -> None:
         self._children = _children(options, find)
         self._numbers: dict[object, int] = {str(n): n for n in range(len(self._children))}
         self.name = name
@@ -163,7 +163,7 @@ class CompositeLocalType:
 
         return extract
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         return self._set([b""] * len(self._children), b"", fields)
 
@@ -191,7 +191,7 @@ class CompositeLocalType:
             return None
         return _join([part for _, part in differences], b"")
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`; `+/` and `-/` include the payload."""
         parts, payload = self._split(body)
         selected = []
@@ -203,13 +203,13 @@ class CompositeLocalType:
                 selected.append(_select_part(part, child, rule))
         return _join(selected, payload if selection.include else b"")
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         parts, payload = self._split(body)
         return self._set(parts, payload, fields)
 
-    def _set(self, parts: list[bytes], payload: bytes, fields: Sequence[Field]) -> bytes:
-        wanted: dict[int, list[Field]] = {}
+    def _set(self, parts: list[bytes], payload: bytes, fields: Sequence[FieldValue]) -> bytes:
+        wanted: dict[int, list[FieldValue]] = {}
         for path, value in fields:
             number = self._part_of(path)
             if number is None:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import Capabilities, MessageTypeError
 from server.message_types.number_text import double_text
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Extractor, Field, Value
-    from server.message_types.options import Options
+    from server.message_types.base import Extractor, FieldValue, Value
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
 
     Fields: TypeAlias = dict[bytes, list[bytes]]
     """Tag -> its values, in the order of the body; a tag has the place of its first occurrence."""
@@ -44,7 +44,7 @@ class FixType:
 
     capabilities = Capabilities(typed=False)
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         separator = _separator(options, "FieldSeparator")
         self._separator = bytes([_SOH if separator is None else separator])
         others = [_separator(options, option) for option in _MORE_SEPARATORS]
@@ -90,7 +90,7 @@ class FixType:
 
         return extract
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         return self._render(self._encoded(fields), last_separator=True)
 
@@ -115,16 +115,16 @@ class FixType:
             return None
         return self._render(difference, last_separator=self._ends_with_separator(current))
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`."""
         selected = {
             tag: values
             for tag, values in self._parse(body).items()
-            if selection.includes(tuple(from_octets(tag).split("/")))
+            if selection.includes(tuple(bytes_to_text(tag).split("/")))
         }
         return self._render(selected, last_separator=self._ends_with_separator(body))
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         updated = {**self._parse(body), **self._encoded(fields)}
         return self._render(updated, last_separator=self._ends_with_separator(body))
@@ -148,7 +148,7 @@ class FixType:
             texts.append(b"")
         return self._separator.join(texts)
 
-    def _encoded(self, fields: Iterable[Field]) -> Fields:
+    def _encoded(self, fields: Iterable[FieldValue]) -> Fields:
         return {_tag(path): self._values(value) for path, value in fields}
 
     def _values(self, value: Value) -> list[bytes]:
@@ -165,7 +165,7 @@ class FixType:
         return not body or body[-1:] in (self._separator, *self._others)
 
 
-def _separator(options: Options, name: str) -> int | None:
+def _separator(options: MessageTypeOptions, name: str) -> int | None:
     text = options.text(name)
     if text is None:
         return None
@@ -182,7 +182,7 @@ def _tag_text(path: Path) -> str:
 
 
 def _tag(path: Path) -> bytes:
-    return to_octets(_tag_text(path))
+    return text_to_bytes(_tag_text(path))
 
 
 def _subscript(path: Path) -> tuple[int, ...]:
@@ -205,4 +205,4 @@ def _text(value: Value) -> bytes:
         return b"1" if value else b"0"
     if isinstance(value, float):
         return double_text(value).encode()
-    return to_octets(str(value))
+    return text_to_bytes(str(value))

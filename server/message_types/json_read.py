@@ -26,16 +26,16 @@ from server.message_types.json_fields import FieldReader
 from server.message_types.json_scan import read_scalar, read_text, scan
 from server.message_types.json_tests import FilterTests
 from server.message_types.trees import read_path
-from server.message_types.typed_fields import NotTypedError, typed_fields
+from server.message_types.typed_fields import UntypedFieldsError, typed_fields
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.bulk import PlainTest
-    from server.message_types.json_scan import Names
+    from server.message_types.bulk import LiteralTest
+    from server.message_types.json_scan import MemberNames
     from server.message_types.paths import Path
     from server.message_types.trees import Tree
 
@@ -62,7 +62,7 @@ _GREATEST_INTEGER = 2**64 - 1
 
 def scanning_extractor(paths: Sequence[Path], *, first_wins: bool) -> Extractor:
     """Make an extractor that reads any body, even a malformed one, in Python only."""
-    names: Names = {}
+    names: MemberNames = {}
     for path in paths:
         level = names
         for step in path:
@@ -89,7 +89,7 @@ def last_wins_extractor(paths: Sequence[Path]) -> Extractor:
 
     try:
         fields, values_of = typed_fields(paths)
-    except NotTypedError:
+    except UntypedFieldsError:
         return read_any
     decode = msgspec.json.Decoder(fields).decode
 
@@ -124,10 +124,10 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     def scanning(body: bytes) -> tuple[Value, ...]:
         return scan_all(body[:_MOST_SCANNED])
 
-    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning, to_octets)
+    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning, text_to_bytes)
 
 
-def first_wins_tests(filters: Sequence[Sequence[PlainTest]]) -> FilterTests:
+def first_wins_tests(filters: Sequence[Sequence[LiteralTest]]) -> FilterTests:
     """Make a decider of filters for which the first of equal keys counts."""
     paths = list(dict.fromkeys(test.path for tests in filters for test in tests))
     placed = [
@@ -146,17 +146,17 @@ class _SlotTest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _WantedMember:
     """See `WantedMember`."""
 
     name: bytes
     slot: int
     below: Sequence[_Rest]
-    members: Sequence[_Wanted]
+    members: Sequence[_WantedMember]
     by_parts: bool
 
 
-def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_Wanted]:
+def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_WantedMember]:
     """Return the wanted members of an object at a depth, from the remaining steps of the paths."""
     if depth > MAX_DEPTH:
         return ()
@@ -164,14 +164,14 @@ def _want(paths: Sequence[_Rest], depth: int) -> Sequence[_Wanted]:
     for slot, path in paths:
         if path:
             by_name.setdefault(cast("str", path[0]), []).append((slot, path[1:]))
-    return [_member(to_octets(name), below, depth) for name, below in by_name.items()]
+    return [_member(text_to_bytes(name), below, depth) for name, below in by_name.items()]
 
 
-def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _Wanted:
+def _member(name: bytes, below: Sequence[_Rest], depth: int) -> _WantedMember:
     ends = [slot for slot, rest in below if not rest]
     by_parts = len(ends) > 1 or any(rest and isinstance(rest[0], int) for _, rest in below)
     members = () if by_parts else _want(below, depth + 1)
-    return _Wanted(name, ends[0] if ends else -1, below, members, by_parts)
+    return _WantedMember(name, ends[0] if ends else -1, below, members, by_parts)
 
 
 def _part_reader(

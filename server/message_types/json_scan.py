@@ -14,14 +14,14 @@ from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from server.message_types.trees import Tree
 
-Names: TypeAlias = dict[str, "Names"]
+MemberNames: TypeAlias = dict[str, "MemberNames"]
 """The members to keep, by name, each with the members to keep in it."""
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -55,11 +55,11 @@ class _MalformedError(ValueError):
     """The scanner has reached bytes that are not JSON."""
 
 
-class _AllFound(Exception):
+class _ScanCompleteError(Exception):
     """Every wanted member has been read."""
 
 
-def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
+def scan(body: bytes, names: MemberNames, *, first_wins: bool) -> Tree:
     """Read the wanted members of a body.
 
     Args:
@@ -74,7 +74,7 @@ def scan(body: bytes, names: Names, *, first_wins: bool) -> Tree:
     scanner = _Scanner(body, first_wins=first_wins)
     try:
         scanner.run(names)
-    except _AllFound:
+    except _ScanCompleteError:
         pass
     except _MalformedError:
         if not first_wins:
@@ -103,7 +103,7 @@ class _Scanner:
         self._position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
         self.root: Tree = None
 
-    def run(self, names: Names) -> None:
+    def run(self, names: MemberNames) -> None:
         """Read the whole body into `root`."""
         self._value(self._token(), names, 0, self._set_root)
         if self._body[self._position :].strip(_SPACE):
@@ -138,7 +138,7 @@ class _Scanner:
     def _set_root(self, value: Tree) -> None:
         self.root = value
 
-    def _value(self, token: bytes, names: Names, depth: int, put: Callable[[Tree], None]) -> None:
+    def _value(self, token: bytes, names: MemberNames, depth: int, put: Callable[[Tree], None]) -> None:
         """Read a value that begins with `token`.
 
         `put` gets a container before it is filled, so that it is kept if the body is truncated.
@@ -160,7 +160,7 @@ class _Scanner:
         else:
             put(read_scalar(token))
 
-    def _members(self, members: dict[str, Tree], names: Names, depth: int) -> None:
+    def _members(self, members: dict[str, Tree], names: MemberNames, depth: int) -> None:
         token = self._token()
         while token != b"}":
             if not token.startswith(b'"') or self._token() != b":":
@@ -174,16 +174,16 @@ class _Scanner:
             token = self._after_comma(b"}")
 
     def _member(
-        self, members: dict[str, Tree], name: str, token: bytes, names: Names, depth: int
+        self, members: dict[str, Tree], name: str, token: bytes, names: MemberNames, depth: int
     ) -> None:
         def put(value: Tree) -> None:
             members[name] = value
 
         self._value(token, names[name], depth + 1, put)
         if self._first_wins and not depth and len(members) == len(names):
-            raise _AllFound
+            raise _ScanCompleteError
 
-    def _elements(self, elements: list[Tree], names: Names, depth: int) -> None:
+    def _elements(self, elements: list[Tree], names: MemberNames, depth: int) -> None:
         token = self._token()
         while token != b"]":
             self._value(token, names, depth + 1, elements.append)
@@ -248,7 +248,7 @@ def read_scalar(token: bytes) -> bool | int | float | str | None:
 
 def read_text(token: bytes) -> str:
     """Read a text, which is enclosed in its quotes."""
-    text = from_octets(token[1:-1])
+    text = bytes_to_text(token[1:-1])
     return _ESCAPE.sub(_unescape, text) if "\\" in text else text
 
 

@@ -24,14 +24,14 @@ from server.message_types.json_read import (
 from server.message_types.json_scan import split_members
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from server.message_types.base import Extractor, Field, Value
-    from server.message_types.bulk import BulkExtractor, ColumnReader, Decider, PlainTest
-    from server.message_types.options import Options
+    from server.message_types.base import Extractor, FieldValue, Value
+    from server.message_types.bulk import BulkExtractor, ColumnReader, BulkDecider, LiteralTest
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
@@ -52,7 +52,7 @@ class JsonType(RawTreeType):
 
     capabilities = Capabilities()
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         self._first_wins = options.boolean("EarlyTerminationOptimization", default=True)
         options.reject_unknown()
         self.name = name
@@ -62,18 +62,18 @@ class JsonType(RawTreeType):
         return first_wins_reader(paths).read if self._first_wins else last_wins_extractor(paths)
 
     def bulk_extractor(self, paths: Sequence[Path]) -> BulkExtractor:
-        """Compile a reader of `paths` in many bodies, see `ReadsInBulk.bulk_extractor`."""
+        """Compile a reader of `paths` in many bodies, see `BulkMessageType.bulk_extractor`."""
         if self._first_wins:
             return first_wins_reader(paths).read_all
         extract = last_wins_extractor(paths)
         return lambda bodies: list(zip(*map(extract, bodies), strict=True))
 
-    def bulk_decider(self, filters: Sequence[Sequence[PlainTest]]) -> Decider | None:
-        """Make a decider for filters, see `DecidesInBulk.bulk_decider`."""
+    def bulk_decider(self, filters: Sequence[Sequence[LiteralTest]]) -> BulkDecider | None:
+        """Make a decider for filters, see `BulkFilterMessageType.bulk_decider`."""
         return first_wins_tests(filters).decide if self._first_wins else None
 
     def column_reader(self, paths: Sequence[Path]) -> ColumnReader | None:
-        """Compile a reader of `paths` into columns, see `ReadsColumns.column_reader`."""
+        """Compile a reader of `paths` into columns, see `ColumnMessageType.column_reader`."""
         if not self._first_wins:
             return None
         read = first_wins_reader(paths).read_columns
@@ -83,7 +83,7 @@ class JsonType(RawTreeType):
         """See `RawTreeType.parse`."""
         return self._parse(body, 0)
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`; encode flat ones in one call."""
         if all(len(path) == 1 for path, _ in fields):
             try:
@@ -174,7 +174,7 @@ def _quote(text: str) -> bytes:
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:  # bytes that were no UTF-8
-        return to_octets(json.dumps(text, ensure_ascii=False))
+        return text_to_bytes(json.dumps(text, ensure_ascii=False))
 
 
 @lru_cache(maxsize=8192)

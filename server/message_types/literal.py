@@ -14,9 +14,9 @@ from server.message_types.base import BodyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Field
+    from server.message_types.base import FieldValue
     from server.message_types.paths import Path
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
 
 
 class LiteralType:
@@ -24,7 +24,7 @@ class LiteralType:
 
     name: str
 
-    def build(self, fields: Sequence[Field]) -> NoReturn:  # noqa: ARG002 - part of the contract
+    def build(self, fields: Sequence[FieldValue]) -> NoReturn:  # noqa: ARG002 - part of the contract
         """Refuse.
 
         Raises:
@@ -51,11 +51,11 @@ class LiteralType:
         """Return the current body: subscribers get it whole."""
         return current
 
-    def select(self, body: bytes, selection: Selection) -> bytes:  # noqa: ARG002 - as above
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:  # noqa: ARG002 - as above
         """Return the body: subscribers get it whole."""
         return body
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> NoReturn:  # noqa: ARG002 - as above
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> NoReturn:  # noqa: ARG002 - as above
         """Refuse.
 
         Raises:

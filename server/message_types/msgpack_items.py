@@ -17,7 +17,7 @@ import msgspec.msgpack
 
 from server.message_types.base import BodyError
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Head: TypeAlias = tuple["Kind", int, int]
 
 
-class Kind(IntEnum):
+class MsgpackKind(IntEnum):
     """Families of items."""
 
     NIL = 0
@@ -47,28 +47,28 @@ class Kind(IntEnum):
     UNUSED = 13
 
 
-LAST_FLAT = Kind.EXT
+LAST_FLAT = MsgpackKind.EXT
 """Kinds up to this one hold no other items."""
 
 
 def _heads() -> Iterator[Head]:
     """Yield for every first byte: kind, number of length bytes that follow, and the length if there
     are none (otherwise the number to add to the length: 1 for an ext's type byte)."""
-    yield from ((Kind.POSITIVE, 0, 0) for _ in range(0x80))
-    yield from ((Kind.MAP, 0, count) for count in range(16))
-    yield from ((Kind.ARRAY, 0, count) for count in range(16))
-    yield from ((Kind.STR, 0, size) for size in range(32))
-    yield from ((Kind.NIL, 0, 0), (Kind.UNUSED, 0, 0), (Kind.FALSE, 0, 0), (Kind.TRUE, 0, 0))
-    yield from ((Kind.BIN, width, 0) for width in (1, 2, 4))
-    yield from ((Kind.EXT, width, 1) for width in (1, 2, 4))
-    yield from ((Kind.FLOAT, 0, size) for size in (4, 8))
-    yield from ((Kind.UNSIGNED, 0, size) for size in (1, 2, 4, 8))
-    yield from ((Kind.SIGNED, 0, size) for size in (1, 2, 4, 8))
-    yield from ((Kind.EXT, 0, 1 + size) for size in (1, 2, 4, 8, 16))
-    yield from ((Kind.STR, width, 0) for width in (1, 2, 4))
-    yield from ((Kind.ARRAY, width, 0) for width in (2, 4))
-    yield from ((Kind.MAP, width, 0) for width in (2, 4))
-    yield from ((Kind.NEGATIVE, 0, 0) for _ in range(32))
+    yield from ((MsgpackKind.POSITIVE, 0, 0) for _ in range(0x80))
+    yield from ((MsgpackKind.MAP, 0, count) for count in range(16))
+    yield from ((MsgpackKind.ARRAY, 0, count) for count in range(16))
+    yield from ((MsgpackKind.STR, 0, size) for size in range(32))
+    yield from ((MsgpackKind.NIL, 0, 0), (MsgpackKind.UNUSED, 0, 0), (MsgpackKind.FALSE, 0, 0), (MsgpackKind.TRUE, 0, 0))
+    yield from ((MsgpackKind.BIN, width, 0) for width in (1, 2, 4))
+    yield from ((MsgpackKind.EXT, width, 1) for width in (1, 2, 4))
+    yield from ((MsgpackKind.FLOAT, 0, size) for size in (4, 8))
+    yield from ((MsgpackKind.UNSIGNED, 0, size) for size in (1, 2, 4, 8))
+    yield from ((MsgpackKind.SIGNED, 0, size) for size in (1, 2, 4, 8))
+    yield from ((MsgpackKind.EXT, 0, 1 + size) for size in (1, 2, 4, 8, 16))
+    yield from ((MsgpackKind.STR, width, 0) for width in (1, 2, 4))
+    yield from ((MsgpackKind.ARRAY, width, 0) for width in (2, 4))
+    yield from ((MsgpackKind.MAP, width, 0) for width in (2, 4))
+    yield from ((MsgpackKind.NEGATIVE, 0, 0) for _ in range(32))
 
 
 HEADS: tuple[Head, ...] = tuple(_heads())
@@ -91,7 +91,7 @@ def head(body: bytes, position: int) -> Head:
     if width:
         size += int.from_bytes(body[start : start + width], "big")
         start += width
-    if start + size > len(body) or kind == Kind.UNUSED:  # an item takes at least one byte
+    if start + size > len(body) or kind == MsgpackKind.UNUSED:  # an item takes at least one byte
         raise BodyError(f"MessagePack: the item at offset {position} is malformed or cut short")
     return kind, start, size
 
@@ -106,9 +106,9 @@ def skip(body: bytes, position: int) -> int:
     while items:
         kind, position, size = head(body, position)
         items -= 1
-        if kind == Kind.ARRAY:
+        if kind == MsgpackKind.ARRAY:
             items += size
-        elif kind == Kind.MAP:
+        elif kind == MsgpackKind.MAP:
             items += 2 * size
         else:
             position += size
@@ -128,12 +128,12 @@ def decode(body: bytes, position: int, depth: int = 0) -> tuple[Tree, int]:
         BodyError: the item is malformed or nests too deep.
     """
     kind, start, size = head(body, position)
-    if kind not in (Kind.ARRAY, Kind.MAP):
+    if kind not in (MsgpackKind.ARRAY, MsgpackKind.MAP):
         return scalar(body, kind, start, size), start + size
     if depth == MAX_DEPTH:
         raise BodyError(f"MessagePack: arrays and maps nest deeper than {MAX_DEPTH}")
     position = start
-    if kind == Kind.ARRAY:
+    if kind == MsgpackKind.ARRAY:
         elements: list[Tree] = []
         for _ in range(size):
             element, position = decode(body, position, depth + 1)
@@ -158,14 +158,14 @@ def key(body: bytes, position: int) -> tuple[str | None, int]:
         BodyError: the key is malformed.
     """
     kind, start, size = head(body, position)
-    if kind == Kind.STR:
-        return from_octets(body[start : start + size]), start + size
+    if kind == MsgpackKind.STR:
+        return bytes_to_text(body[start : start + size]), start + size
     if kind in INTEGERS:
         return IntegerName(scalar(body, kind, start, size)), start + size
     return None, skip(body, position)
 
 
-INTEGERS = (Kind.POSITIVE, Kind.NEGATIVE, Kind.UNSIGNED, Kind.SIGNED)
+INTEGERS = (MsgpackKind.POSITIVE, MsgpackKind.NEGATIVE, MsgpackKind.UNSIGNED, MsgpackKind.SIGNED)
 
 
 class IntegerName(str):
@@ -177,27 +177,27 @@ class IntegerName(str):
 _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
 
 
-def scalar(body: bytes, kind: Kind, start: int, size: int) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
+def scalar(body: bytes, kind: MsgpackKind, start: int, size: int) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
     """Return the value of an item that is neither array nor map, from the result of `head`."""
     payload = body[start : start + size]
     match kind:
-        case Kind.STR | Kind.BIN:
-            return from_octets(payload)
-        case Kind.EXT:
-            return from_octets(payload[1:])
-        case Kind.POSITIVE:
+        case MsgpackKind.STR | MsgpackKind.BIN:
+            return bytes_to_text(payload)
+        case MsgpackKind.EXT:
+            return bytes_to_text(payload[1:])
+        case MsgpackKind.POSITIVE:
             return body[start - 1]
-        case Kind.NEGATIVE:
+        case MsgpackKind.NEGATIVE:
             return body[start - 1] - 256
-        case Kind.UNSIGNED:
+        case MsgpackKind.UNSIGNED:
             return int.from_bytes(payload, "big")
-        case Kind.SIGNED:
+        case MsgpackKind.SIGNED:
             return int.from_bytes(payload, "big", signed=True)
-        case Kind.FLOAT:
+        case MsgpackKind.FLOAT:
             number: float = _FLOATS[size].unpack(payload)[0]
             return number
-        case Kind.FALSE | Kind.TRUE:
-            return kind == Kind.TRUE
+        case MsgpackKind.FALSE | MsgpackKind.TRUE:
+            return kind == MsgpackKind.TRUE
     return None
 
 
@@ -208,7 +208,7 @@ def encode(value: Value) -> bytes:
         try:
             return msgspec.msgpack.encode(value)
         except UnicodeEncodeError:
-            return msgspec.msgpack.encode(to_octets(value))
+            return msgspec.msgpack.encode(text_to_bytes(value))
     if isinstance(value, list):
         return array([encode(element) for element in value])
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

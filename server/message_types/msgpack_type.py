@@ -18,7 +18,7 @@ from server.message_types.msgpack_items import (
     HEADS,
     INTEGERS,
     LAST_FLAT,
-    Kind,
+    MsgpackKind,
     array,
     decode,
     encode,
@@ -31,22 +31,22 @@ from server.message_types.msgpack_items import (
 )
 from server.message_types.raw_trees import RawTreeType
 from server.message_types.trees import read_path
-from server.message_types.typed_fields import NotTypedError, typed_fields
+from server.message_types.typed_fields import UntypedFieldsError, typed_fields
 from server.message_types.wanted_fields import MAX_DEPTH, want
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import Options
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
-    from server.message_types.wanted_fields import Wanted
+    from server.message_types.wanted_fields import WantedFields
 
-_COMPARABLE = (*INTEGERS, Kind.FLOAT, Kind.STR)
+_COMPARABLE = (*INTEGERS, MsgpackKind.FLOAT, MsgpackKind.STR)
 
 
 class MsgpackType(RawTreeType):
@@ -54,7 +54,7 @@ class MsgpackType(RawTreeType):
 
     capabilities = Capabilities()
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         options.reject_unknown()
         self.name = name
 
@@ -68,7 +68,7 @@ class MsgpackType(RawTreeType):
             fields, values_of = typed_fields(
                 [path[:-1] if isinstance(path[-1], int) else path for path in paths]
             )
-        except NotTypedError:
+        except UntypedFieldsError:
             return walk
         decode_fields = msgspec.msgpack.Decoder(fields).decode
 
@@ -99,7 +99,7 @@ class MsgpackType(RawTreeType):
     def parse(self, body: bytes) -> RawTree:
         """See `RawTreeType.parse`."""
         kind, _, _ = head(body, 0)
-        if kind != Kind.MAP:
+        if kind != MsgpackKind.MAP:
             raise BodyError("MessagePack: the body is not a map")
         tree, after = _parse(body, 0, 0)
         if after != len(body) or not isinstance(tree, dict):
@@ -117,7 +117,7 @@ class MsgpackType(RawTreeType):
     def is_null(self, leaf: bytes) -> bool:
         """See `RawTreeType.is_null`: empty text is NULL too (AMPS User Guide, AMPS Data Types)."""
         kind, _, size = head(leaf, 0)
-        return kind == Kind.NIL or (kind in (Kind.STR, Kind.BIN) and not size)
+        return kind == MsgpackKind.NIL or (kind in (MsgpackKind.STR, MsgpackKind.BIN) and not size)
 
     def same(self, one: bytes, other: bytes) -> bool:
         """See `RawTreeType.same`: numbers and text may differ in width."""
@@ -132,7 +132,7 @@ class MsgpackType(RawTreeType):
     def elements(self, leaf: bytes) -> list[RawNode] | None:
         """See `RawTreeType.elements`."""
         kind, position, count = head(leaf, 0)
-        if kind != Kind.ARRAY:
+        if kind != MsgpackKind.ARRAY:
             return None
         nodes = []
         for _ in range(count):
@@ -150,7 +150,7 @@ class MsgpackType(RawTreeType):
 
 def _parse(body: bytes, position: int, depth: int) -> tuple[RawNode, int]:
     kind, start, count = head(body, position)
-    if kind != Kind.MAP:
+    if kind != MsgpackKind.MAP:
         after = skip(body, position)
         return body[position:after], after
     if depth == MAX_DEPTH:
@@ -173,7 +173,7 @@ def _walker(paths: Sequence[Path]) -> Extractor:
         out = empty.copy()
         try:
             kind, start, count = head(body, 0)
-            if kind == Kind.MAP:
+            if kind == MsgpackKind.MAP:
                 _read(body, start, count, names, out)
         except (BodyError, IndexError):
             pass  # damaged from here on: values read so far are kept, the rest is NULL
@@ -183,7 +183,7 @@ def _walker(paths: Sequence[Path]) -> Extractor:
 
 
 def _read(
-    body: bytes, position: int, count: int, names: Mapping[bytes, Wanted], out: list[Value]
+    body: bytes, position: int, count: int, names: Mapping[bytes, WantedFields], out: list[Value]
 ) -> int:
     """Read the wanted fields of a map's `count` pairs; return the offset after them.
 
@@ -197,7 +197,7 @@ def _read(
             wanted = names.get(body[start:position])
         else:
             name, position = key(body, position)
-            wanted = None if name is None else names.get(to_octets(name))
+            wanted = None if name is None else names.get(text_to_bytes(name))
         if wanted is not None:
             position = _take(body, position, wanted, out)
             continue
@@ -209,11 +209,11 @@ def _read(
     return position
 
 
-def _take(body: bytes, position: int, wanted: Wanted, out: list[Value]) -> int:
+def _take(body: bytes, position: int, wanted: WantedFields, out: list[Value]) -> int:
     for slot, _ in wanted.paths:
         out[slot] = None  # of equal keys the last counts
     kind, start, count = head(body, position)
-    if kind == Kind.MAP and not wanted.indexed:
+    if kind == MsgpackKind.MAP and not wanted.indexed:
         return _read(body, start, count, wanted.names, out)
     value, after = decode(body, position)
     wanted.take(value, out)

@@ -15,7 +15,7 @@ _VERSION_COMPLIANCE = "AMPSVersionCompliance"
 _VERSIONS = ("2", "4", "5")
 
 
-class Options:
+class MessageTypeOptions:
     """Reads options by name and reports the unread ones.
 
     `AMPSVersionCompliance` belongs to every type: it selects the numbers of FIX fields in event

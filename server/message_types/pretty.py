@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from server.message_types.base import BodyError
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class Readable(Protocol):
+class TreeDecoder(Protocol):
     """A message type whose bodies are not readable text, and that can decode them."""
 
     def tree(self, body: bytes) -> Tree:
@@ -35,13 +35,13 @@ def pretty_printer(message_type: MessageType) -> Callable[[bytes], bytes] | None
 
     It returns a malformed body unchanged.
     """
-    if not isinstance(message_type, Readable):
+    if not isinstance(message_type, TreeDecoder):
         return None
     decode = message_type.tree
 
     def pretty(body: bytes) -> bytes:
         try:
-            return to_octets(json.dumps(decode(body), indent=2, ensure_ascii=False))
+            return text_to_bytes(json.dumps(decode(body), indent=2, ensure_ascii=False))
         except BodyError:
             return body
 

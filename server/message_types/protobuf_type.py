@@ -28,10 +28,10 @@ from google.protobuf.message import DecodeError
 from server.message_types.base import BodyError, Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.proto_compiler import compile_message, source_files
-from server.message_types.raw_trees import kept_names
+from server.message_types.raw_trees import retained_field_tree
 from server.message_types.trees import read_path
 from server.message_types.wanted_fields import MAX_DEPTH
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import Options
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
-    from server.message_types.raw_trees import Kept
+    from server.message_types.raw_trees import RetainedFields
     from server.message_types.registry import Find
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
     from server.message_types.trees import Tree
 
     Reader: TypeAlias = Callable[[Message], Value]
@@ -67,7 +67,7 @@ class ProtobufType(LiteralType):
         source_files: the files of the definition.
     """
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         proto_paths = options.texts("ProtoPath")
         if not proto_paths:
             raise MessageTypeError("ProtoPath", "at least one is required: [alias;]directory")
@@ -112,10 +112,10 @@ class ProtobufType(LiteralType):
             return super().differ(previous, current, keep)
         message = self._parse(current)
         message.DiscardUnknownFields()
-        changed = _clear_equal(message, self._parse(previous), kept_names(keep))
+        changed = _clear_equal(message, self._parse(previous), retained_field_tree(keep))
         return message.SerializePartialToString(deterministic=True) if changed else None
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`. Fields that are not in the definition
         follow `+/` and `-/`."""
         if not self.capabilities.select:
@@ -143,7 +143,7 @@ class ProtobufType(LiteralType):
             raise BodyError(f"protobuf: the body is no {name}: {error}") from None
 
 
-def _required(options: Options, option: str, meaning: str) -> str:
+def _required(options: MessageTypeOptions, option: str, meaning: str) -> str:
     text = options.text(option)
     if not text or not text.strip():
         raise MessageTypeError(option, f"required: {meaning}")
@@ -214,7 +214,7 @@ def _tree(message: Message, field: FieldDescriptor, rest: Path) -> Tree:
 
 def _value_tree(value: Any, field: FieldDescriptor, rest: Path) -> Tree:
     if field.message_type is None:
-        return from_octets(value) if isinstance(value, bytes) else cast("Tree", value)
+        return bytes_to_text(value) if isinstance(value, bytes) else cast("Tree", value)
     names = [position for position, step in enumerate(rest) if isinstance(step, str)]
     if not names:
         return True
@@ -280,7 +280,7 @@ def _clear_arrays(message: Message, update: Message) -> None:
             _clear_arrays(_get(message, field), value)
 
 
-def _clear_equal(message: Message, previous: Message, kept: Kept) -> bool:
+def _clear_equal(message: Message, previous: Message, kept: RetainedFields) -> bool:
     """Remove unchanged fields, except kept and required ones.
 
     Returns:
@@ -314,7 +314,7 @@ def _clear_equal_entries(entries: Any, previous: Any) -> bool:
     return len(entries) > 0
 
 
-def _select(message: Message, selection: Selection) -> None:
+def _select(message: Message, selection: FieldSelection) -> None:
     """Remove the fields that a selection excludes."""
     for field, value in message.ListFields():
         rule = selection.children.get(field.name)
@@ -333,7 +333,7 @@ def _select(message: Message, selection: Selection) -> None:
             _clear(message, field)
 
 
-def _select_elements(messages: Any, rule: Selection) -> bool:
+def _select_elements(messages: Any, rule: FieldSelection) -> bool:
     for index in reversed(range(len(messages))):
         _select(messages[index], rule)
         if not rule.include and not messages[index].ListFields():
@@ -341,7 +341,7 @@ def _select_elements(messages: Any, rule: Selection) -> bool:
     return len(messages) > 0
 
 
-def _select_entries(entries: Any, entry: Descriptor, rule: Selection) -> bool:
+def _select_entries(entries: Any, entry: Descriptor, rule: FieldSelection) -> bool:
     holds_messages = entry.fields_by_name["value"].message_type is not None
     for key in list(entries):
         text = str(key).lower() if isinstance(key, bool) else str(key)

@@ -18,13 +18,13 @@ from server.message_types.wanted_fields import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from server.message_types.base import Field, Value
+    from server.message_types.base import FieldValue, Value
     from server.message_types.paths import Path
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
 
 RawTree: TypeAlias = dict[str, "RawNode"]
 RawNode: TypeAlias = Union[RawTree, bytes]  # noqa: UP007 - "X | Y" takes no forward reference
-Kept: TypeAlias = dict[str, "Kept"]
+RetainedFields: TypeAlias = dict[str, "RetainedFields"]
 """Names of fields that a difference always has; an empty dict stands for all fields below."""
 
 
@@ -67,14 +67,14 @@ class RawTreeType(ABC):
     def array(self, elements: Iterable[RawNode]) -> bytes:
         """Encode an array; the reverse of `elements`."""
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         tree: RawTree = {}
         for path, value in fields:
             self._set(tree, path, value)
         return self.render(tree)
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         tree = self.parse(body)
         for path, value in fields:
@@ -89,10 +89,10 @@ class RawTreeType(ABC):
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
         """Return the difference for delta subscribers, see `MessageType.differ`."""
-        changed, tree = self._differ(self.parse(previous), self.parse(current), kept_names(keep))
+        changed, tree = self._differ(self.parse(previous), self.parse(current), retained_field_tree(keep))
         return self.render(tree) if changed else None
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`."""
         return self.render(self._select(self.parse(body), selection, 0))
 
@@ -118,7 +118,7 @@ class RawTreeType(ABC):
                 inner = tree[name] = {}
             self._merge(inner, node, nulls=nulls)
 
-    def _differ(self, previous: RawTree, current: RawTree, kept: Kept) -> tuple[bool, RawTree]:
+    def _differ(self, previous: RawTree, current: RawTree, kept: RetainedFields) -> tuple[bool, RawTree]:
         difference: RawTree = {}
         changed = False
         for name, node in current.items():
@@ -140,7 +140,7 @@ class RawTreeType(ABC):
             return True
         return isinstance(one, bytes) and isinstance(other, bytes) and self.same(one, other)
 
-    def _select(self, tree: RawTree, selection: Selection, depth: int) -> RawTree:
+    def _select(self, tree: RawTree, selection: FieldSelection, depth: int) -> RawTree:
         selected: RawTree = {}
         for name, node in tree.items():
             rule = selection.children.get(name)
@@ -153,7 +153,7 @@ class RawTreeType(ABC):
                 selected[name] = part
         return selected
 
-    def _select_node(self, node: RawNode, rule: Selection, depth: int) -> RawNode | None:
+    def _select_node(self, node: RawNode, rule: FieldSelection, depth: int) -> RawNode | None:
         """Return the part of a field or element that a rule includes; None if there is none."""
         if depth > MAX_DEPTH:
             raise BodyError(f"documents and arrays nest deeper than {MAX_DEPTH}")
@@ -168,9 +168,9 @@ class RawTreeType(ABC):
         return self.array(left) if left or rule.include else None
 
 
-def kept_names(paths: Sequence[Path]) -> Kept:
+def retained_field_tree(paths: Sequence[Path]) -> RetainedFields:
     """Arrange the paths that a difference keeps as a tree of names."""
-    kept: Kept = {}
+    kept: RetainedFields = {}
     for path in sorted(paths, key=len, reverse=True):
         level = kept
         for step in path:

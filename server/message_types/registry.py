@@ -2,7 +2,7 @@
 
 `BUILT_IN` is an explicit list: an implementation is imported when a configuration first uses it, so
 that an instance without, say, protobuf never loads it. An implementation is a class; its arguments
-are the type's name, its `Options` and a function that finds other types by name (composite types
+are the type's name, its `MessageTypeOptions` and a function that finds other types by name (composite types
 have parts).
 
 Any other module is a custom one: a Python module that `<Library>` names, see `load_custom`.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from server.message_types.base import MessageTypeError
 from server.message_types.custom import load_custom
-from server.message_types.options import Options
+from server.message_types.options import MessageTypeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
 
     Find: TypeAlias = Callable[[str], MessageType]
-    Factory: TypeAlias = Callable[[str, Options, Find], MessageType]
+    Factory: TypeAlias = Callable[[str, MessageTypeOptions, Find], MessageType]
 
 BUILT_IN: Mapping[str, str] = {
     "bflat": "server.message_types.bflat.BFlatType",
@@ -70,7 +70,7 @@ def create(
     if module in BUILT_IN:
         path, _, class_name = BUILT_IN[module].rpartition(".")
         factory: Factory = getattr(importlib.import_module(path), class_name)
-        return factory(name, Options(options), find or MessageTypes().get)
+        return factory(name, MessageTypeOptions(options), find or MessageTypes().get)
     libraries = libraries or {}
     if module in libraries:
         return load_custom(name, libraries[module], options)

@@ -31,7 +31,7 @@ class SelectionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class FieldSelection:
     """The rules of a select list for one step of the document and for the steps below it.
 
     Attributes:
@@ -41,7 +41,7 @@ class Selection:
     """
 
     include: bool = True
-    children: dict[str, Selection] = field(default_factory=dict)
+    children: dict[str, FieldSelection] = field(default_factory=dict)
 
     def includes(self, path: Path) -> bool:
         """Return whether the value at `path` is sent; subscripts are ignored."""
@@ -73,7 +73,7 @@ class Selection:
         return self.include and all(child.is_whole for child in self.children.values())
 
 
-def parse_selection(text: str) -> Selection:
+def parse_selection(text: str) -> FieldSelection:
     """Parse a select list, without the brackets that enclose it in a command's options:
     `-/,+/id,+/name`.
 
@@ -87,7 +87,7 @@ def parse_selection(text: str) -> Selection:
     return _tree(decided, default=True)
 
 
-def selection_of(paths: Iterable[Path]) -> Selection:
+def selection_of(paths: Iterable[Path]) -> FieldSelection:
     """Make the selection of exactly the fields at `paths`; subscripts are ignored."""
     named: dict[Path, bool] = {
         tuple(step for step in path if isinstance(step, str)): True for path in paths
@@ -126,7 +126,7 @@ def _parse_directive(directive: str) -> tuple[bool, Path]:
     return include, path
 
 
-def _tree(decided: Mapping[Path, bool], *, default: bool) -> Selection:
+def _tree(decided: Mapping[Path, bool], *, default: bool) -> FieldSelection:
     """Build the tree of directives, with paths relative to its root; MAX_STEPS bounds recursion."""
     include = decided.get((), default)
     below: defaultdict[str, dict[Path, bool]] = defaultdict(dict)
@@ -134,4 +134,4 @@ def _tree(decided: Mapping[Path, bool], *, default: bool) -> Selection:
         if path:
             below[str(path[0])][path[1:]] = said
     children = {name: _tree(said, default=include) for name, said in below.items()}
-    return Selection(include, children)
+    return FieldSelection(include, children)

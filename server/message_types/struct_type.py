@@ -20,13 +20,13 @@ from server.message_types.base import Capabilities, MessageTypeError
 from server.message_types.literal import LiteralType
 from server.message_types.paths import PathError, format_path, parse_path
 from server.message_types.trees import read_path
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from server.message_types.base import Extractor, Value
-    from server.message_types.options import Options
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
     from server.message_types.trees import Tree
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _until_null(data: bytes) -> str:
-    return from_octets(data.partition(b"\0")[0])
+    return bytes_to_text(data.partition(b"\0")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ _CODES = {
     "n": _Code("q"),
     "N": _Code("Q"),
     "x": _Code("x", counted=True, default=None),
-    "c": _Code("s", counted=True, convert=from_octets),
-    "s": _Code("s", counted=True, default=None, convert=from_octets),
+    "c": _Code("s", counted=True, convert=bytes_to_text),
+    "s": _Code("s", counted=True, default=None, convert=bytes_to_text),
     "S": _Code("s", counted=True, default=None, convert=_until_null),
-    "p": _Code("p", counted=True, default=None, convert=from_octets),
+    "p": _Code("p", counted=True, default=None, convert=bytes_to_text),
 }
 _ORDERS = {"": "<", "@": "<", "=": "<", "<": "<", ">": ">"}
 _FORMAT = re.compile(r"([@=<>]?)\s*([0-9]{0,9})([A-Za-z?])")
@@ -101,7 +101,7 @@ class StructType(LiteralType):
 
     capabilities = Capabilities(delta=False, build=False, select=False)
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         self._members = _members(options.texts("Field"))
         options.reject_unknown()
         self.name = name

@@ -21,7 +21,7 @@ _Fields: TypeAlias = Union[dict[str, "_Fields"], None]  # noqa: UP007 - "X | Y" 
 """The fields of a document by name; None for a value."""
 
 
-class NotTypedError(ValueError):
+class UntypedFieldsError(ValueError):
     """No Struct type can represent the wanted paths."""
 
 
@@ -39,7 +39,7 @@ def typed_fields(
     fields: dict[str, _Fields] = {}
     attributes = [_attribute(fields, path) for path in paths]
     if not attributes:
-        raise NotTypedError
+        raise UntypedFieldsError
     values_of: Callable[[msgspec.Struct], Any] = attrgetter(*attributes)
     if len(attributes) == 1:
         return _struct(fields), lambda instance: (values_of(instance),)
@@ -51,10 +51,10 @@ def _attribute(fields: dict[str, _Fields], path: Path) -> str:
     attributes = []
     for depth, step in enumerate(path, 1):
         if isinstance(step, int) or depth > MAX_DEPTH:
-            raise NotTypedError
+            raise UntypedFieldsError
         inner = fields.setdefault(step, None if depth == len(path) else {})
         if (inner is None) != (depth == len(path)):
-            raise NotTypedError
+            raise UntypedFieldsError
         attributes.append(f"field_{list(fields).index(step)}")
         fields = {} if inner is None else inner
     return ".".join(attributes)
@@ -79,4 +79,4 @@ def _define(
     try:
         return msgspec.defstruct("Fields", members, rename=names, frozen=True, gc=False)
     except ValueError:  # control characters, lone surrogates
-        raise NotTypedError from None
+        raise UntypedFieldsError from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from server.message_types.trees import Tree, read_path
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 NULL to an extractor and an error where a body has to be rebuilt."""
 
 
-class Wanted:
+class WantedFields:
     """The paths to read at one step of a document, and below it.
 
     Attributes:
@@ -43,8 +43,8 @@ class Wanted:
         below: dict[bytes, list[tuple[int, Path]]] = {}
         for slot, steps in paths:
             if steps and isinstance(steps[0], str):
-                below.setdefault(to_octets(steps[0]), []).append((slot, steps[1:]))
-        self.names = {name: Wanted(rest) for name, rest in below.items()}
+                below.setdefault(text_to_bytes(steps[0]), []).append((slot, steps[1:]))
+        self.names = {name: WantedFields(rest) for name, rest in below.items()}
 
     def take(self, value: Tree, out: list[Value]) -> None:
         """Write the values of all paths into their slots, from a decoded value."""
@@ -52,12 +52,12 @@ class Wanted:
             out[slot] = read_path(value, steps) if steps else _own_value(value)
 
 
-def want(paths: Sequence[Path]) -> Wanted:
+def want(paths: Sequence[Path]) -> WantedFields:
     """Build the tree for `paths`; the value of path n goes to slot n.
 
     Paths with more than `MAX_DEPTH` steps are deeper than documents are read, and stay NULL.
     """
-    return Wanted([(slot, path) for slot, path in enumerate(paths) if len(path) <= MAX_DEPTH])
+    return WantedFields([(slot, path) for slot, path in enumerate(paths) if len(path) <= MAX_DEPTH])
 
 
 def _own_value(value: Tree) -> Value:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from server.message_types.base import BodyError, Capabilities
-from server.message_types.select_list import Selection, selection_of
+from server.message_types.select_list import FieldSelection, selection_of
 from server.message_types.xml_tree import (
     MAX_DEPTH,
     attribute_key,
@@ -29,12 +29,12 @@ from server.message_types.xml_tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.message_types.base import Extractor, Field, Value
-    from server.message_types.options import Options
+    from server.message_types.base import Extractor, FieldValue, Value
+    from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.registry import Find
 
-_NOTHING = Selection(include=False)
+_NOTHING = FieldSelection(include=False)
 
 
 class XmlType:
@@ -42,7 +42,7 @@ class XmlType:
 
     capabilities = Capabilities(typed=False)
 
-    def __init__(self, name: str, options: Options, _find: Find) -> None:
+    def __init__(self, name: str, options: MessageTypeOptions, _find: Find) -> None:
         options.reject_unknown()
         self.name = name
 
@@ -64,7 +64,7 @@ class XmlType:
 
         return extract
 
-    def build(self, fields: Sequence[Field]) -> bytes:
+    def build(self, fields: Sequence[FieldValue]) -> bytes:
         """Make a body from values, see `MessageType.build`."""
         return self.update(b"", fields)
 
@@ -79,13 +79,13 @@ class XmlType:
         changed, difference = _differ(parse(previous), parse(current), selection_of(keep))
         return render(difference) if changed else None
 
-    def select(self, body: bytes, selection: Selection) -> bytes:
+    def select(self, body: bytes, selection: FieldSelection) -> bytes:
         """Apply a select list, see `MessageType.select`."""
         root = parse(body)
         _select(root, selection)
         return render(root)
 
-    def update(self, body: bytes, fields: Sequence[Field]) -> bytes:
+    def update(self, body: bytes, fields: Sequence[FieldValue]) -> bytes:
         """Set fields, see `MessageType.update`."""
         root = parse(body)
         for path, value in fields:
@@ -166,7 +166,7 @@ def _replace(
 
 
 def _differ(
-    previous: etree._Element, current: etree._Element, keep: Selection
+    previous: etree._Element, current: etree._Element, keep: FieldSelection
 ) -> tuple[bool, etree._Element]:
     """Return whether an element differs outside the kept fields, and the difference to send."""
     difference = etree.Element(current.tag, nsmap=current.nsmap)
@@ -214,7 +214,7 @@ def _text(element: etree._Element) -> bytes:
     return etree.tostring(element, encoding="utf-8", with_tail=False)
 
 
-def _select(element: etree._Element, selection: Selection) -> None:
+def _select(element: etree._Element, selection: FieldSelection) -> None:
     """Remove the parts of an element that a selection excludes."""
     for name in list(element.attrib):
         if not selection.includes((f"@{name}",)):

@@ -29,7 +29,7 @@ _LARGE: Final = 2 << 20
 _SET_BY_USER: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
-def keep_some() -> None:
+def limit_memory_trim() -> None:
     """Make the allocator keep some of the memory that is freed from now on."""
     if any(name in os.environ for name in _SET_BY_USER):
         return

@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
-from server.util.daemon_threads import DaemonThreads
+from server.util.daemon_threads import DaemonThreadPool
 from server.util.safe_open import open_regular
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
 
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 # An observer that is stopped while it dispatches an event logs an error, which the operator cannot
 # do anything about: without a handler, it would go to standard error.
@@ -53,7 +53,7 @@ _MOST_LINKS: Final = 40
 """Symbolic links followed on the way to a file; Linux has the same limit."""
 
 
-class _Place(NamedTuple):
+class _WatchedName(NamedTuple):
     """A name in a directory that is watched.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Place(NamedTuple):
         return name.endswith(self.name) if self.is_suffix else name == self.name
 
 
-class _Seen(NamedTuple):
+class _FileState(NamedTuple):
     """The result of looking at a watched file or directory.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Seen(NamedTuple):
     """
 
     content: bytes | None
-    places: frozenset[_Place]
+    places: frozenset[_WatchedName]
     odd: frozenset[tuple[str, str]]
 
 
@@ -105,7 +105,7 @@ class _Watch:
     suffix: str
     with_mode: bool
     told: Callable[[str], None]
-    seen: _Seen
+    seen: _FileState
     timer: asyncio.TimerHandle | None = None
     is_looked_at: bool = False
 
@@ -117,12 +117,12 @@ class FileWatch:
         log: gets an entry for files that cannot be watched.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ServerLog) -> None:
         self._log = log
         self._observer: BaseObserver | None = None
-        self._threads = DaemonThreads(_THREADS, "file watch")
+        self._threads = DaemonThreadPool(_THREADS, "file watch")
         self._watches: list[_Watch] = []
-        self._observed: dict[tuple[str, int], _Observed] = {}  # by directory and inode
+        self._observed: dict[tuple[str, int], _DirectoryWatch] = {}  # by directory and inode
 
     def watch(
         self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
@@ -183,7 +183,7 @@ class FileWatch:
 
     def _observe(self) -> bool:
         """Observe the directories that matter now. Return whether there are new ones."""
-        wanted: dict[tuple[str, int], set[_Place]] = {}
+        wanted: dict[tuple[str, int], set[_WatchedName]] = {}
         for watch in self._watches:
             for place in watch.seen.places:
                 wanted.setdefault((place.directory, place.inode), set()).add(place)
@@ -197,20 +197,20 @@ class FileWatch:
             self._observed[key] = self._schedule(key[0], frozenset(wanted[key]))
         return bool(new)
 
-    def _schedule(self, directory: str, places: frozenset[_Place]) -> _Observed:
+    def _schedule(self, directory: str, places: frozenset[_WatchedName]) -> _DirectoryWatch:
         loop = asyncio.get_running_loop()
-        handler = _Forward(loop, directory, places, partial(self._look_soon, directory))
+        handler = _EventForwarder(loop, directory, places, partial(self._look_soon, directory))
         try:
             if self._observer is None:
                 self._observer = Observer()
                 self._observer.daemon = True
                 self._observer.start()
-            return _Observed(handler, self._observer.schedule(handler, directory))
+            return _DirectoryWatch(handler, self._observer.schedule(handler, directory))
         except OSError as error:
             self._log.emit("00-0041", path=directory, reason=error.strerror or error)
-            return _Observed(handler, None)
+            return _DirectoryWatch(handler, None)
 
-    def _forget(self, observed: _Observed) -> None:
+    def _forget(self, observed: _DirectoryWatch) -> None:
         if self._observer is not None and observed.watch is not None:
             with suppress(KeyError):  # the directory is gone
                 self._observer.unschedule(observed.watch)
@@ -242,7 +242,7 @@ class FileWatch:
 
         self._threads.submit(work)
 
-    def _compare(self, watch: _Watch, seen: _Seen) -> None:
+    def _compare(self, watch: _Watch, seen: _FileState) -> None:
         watch.is_looked_at = False
         if watch not in self._watches:
             return
@@ -262,7 +262,7 @@ class FileWatch:
             self._log.emit("00-0045", path=path, reason=reason)
 
 
-class _Forward(FileSystemEventHandler):
+class _EventForwarder(FileSystemEventHandler):
     """Forwards the observer's events from its thread to the event loop.
 
     Attributes:
@@ -274,7 +274,7 @@ class _Forward(FileSystemEventHandler):
         self,
         loop: asyncio.AbstractEventLoop,
         directory: str,
-        places: frozenset[_Place],
+        places: frozenset[_WatchedName],
         look: Callable[[list[str]], None],
     ) -> None:
         self.places = places
@@ -298,27 +298,27 @@ class _Forward(FileSystemEventHandler):
                 self._loop.call_soon_threadsafe(self._look, names)
 
 
-class _Observed(NamedTuple):
+class _DirectoryWatch(NamedTuple):
     """An observed directory; `watch` is None if it cannot be observed."""
 
-    handler: _Forward
+    handler: _EventForwarder
     watch: ObservedWatch | None
 
 
-def _look_at(path: Path, suffix: str, with_mode: bool) -> _Seen:
+def _look_at(path: Path, suffix: str, with_mode: bool) -> _FileState:
     """Read a watched file, or the watched files of a directory."""
     odd: set[tuple[str, str]] = set()
     places = set(_way_to(path))
     if not suffix:
-        return _Seen(_content(path, with_mode, odd), frozenset(places), frozenset(odd))
+        return _FileState(_content(path, with_mode, odd), frozenset(places), frozenset(odd))
     real = os.path.realpath(path)
     if inode := _inode(real):
-        places.add(_Place(real, inode, suffix, is_suffix=True))
+        places.add(_WatchedName(real, inode, suffix, is_suffix=True))
     found = []
     for one in sorted(path.glob(f"*{suffix}")):
         places.update(_way_to(one))
         found.append((one.name, _content(one, with_mode, odd)))
-    return _Seen(repr(found).encode(), frozenset(places), frozenset(odd))
+    return _FileState(repr(found).encode(), frozenset(places), frozenset(odd))
 
 
 def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | None:
@@ -345,7 +345,7 @@ def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | 
         return None
 
 
-def _way_to(path: Path) -> Iterable[_Place]:
+def _way_to(path: Path) -> Iterable[_WatchedName]:
     """Yield the symbolic links on the way to a file, then its own place or the missing one."""
     at = "/"
     rest = list(reversed(path.parts[1:]))
@@ -360,11 +360,11 @@ def _way_to(path: Path) -> Iterable[_Place]:
             target = Path(os.readlink(here))
         except OSError:  # not a link
             if not rest or not os.path.isdir(here):
-                yield _Place(at, _inode(at), name)
+                yield _WatchedName(at, _inode(at), name)
                 return
             at = here
             continue
-        yield _Place(at, _inode(at), name)
+        yield _WatchedName(at, _inode(at), name)
         links += 1
         at = "/" if target.is_absolute() else at
         rest += reversed(target.parts[1:] if target.is_absolute() else target.parts)

@@ -80,14 +80,14 @@ def settle() -> None:
         gc.callbacks.append(_walks)
 
 
-def look_through() -> None:
+def collect_all() -> None:
     """Collect all unreachable objects, including objects set aside."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
-class _Walks:
+class _GenerationFreezer:
     """Sets aside objects that have reached the oldest generation, if traversing them takes long.
 
     Attributes:
@@ -109,10 +109,10 @@ class _Walks:
             self.times += 1
 
 
-_walks: Final = _Walks()
+_walks: Final = _GenerationFreezer()
 
 
-class Collecting:
+class GarbageCollector:
     """Collects garbage from time to time; see the module.
 
     Args:
@@ -142,7 +142,7 @@ class Collecting:
         self._idle = self._idle + 1 if used <= _IDLE_SECONDS else 0
         gone = self._count()
         if gone >= (_MANY_GONE if self._idle < _IDLE_LOOKS else _SOME_GONE):
-            look_through()
+            collect_all()
             self._left, self._set_aside = 0, self._alive()
         elif used >= _WORK_SECONDS:
             gc.collect()

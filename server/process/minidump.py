@@ -31,7 +31,7 @@ END: Final = "end of the minidump, checksum "
 """The beginning of the last line, before the CRC-32 of everything above it."""
 
 
-Table: TypeAlias = tuple[str, Iterable[tuple[str, int]]]
+MinidumpTable: TypeAlias = tuple[str, Iterable[tuple[str, int]]]
 """A title, and lines with a name and a number."""
 
 
@@ -41,7 +41,7 @@ def write_minidump(
     instance: str,
     state: Mapping[str, int],
     tasks: Iterable[asyncio.Task[Any]] = (),
-    sizes: Iterable[Table] = (),
+    sizes: Iterable[MinidumpTable] = (),
 ) -> Path:
     """Write a minidump.
 
@@ -86,7 +86,7 @@ def _lines(
     instance: str,
     state: Mapping[str, int],
     tasks: Iterable[asyncio.Task[Any]],
-    sizes: Iterable[Table],
+    sizes: Iterable[MinidumpTable],
 ) -> Iterator[str]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield f"Amperage {VERSION} (AMPS {AMPS_VERSION}), instance {instance}"

@@ -1,6 +1,6 @@
 """The interface to the process's supervisor: systemd, or none.
 
-A unit of `Type=notify` is notified of the end of the start, of the current step until then, and of
+A unit of `ColumnType=notify` is notified of the end of the start, of the current step until then, and of
 the beginning of the stop. A start takes as long as the log is long, so its timeout is extended as
 long as the start makes progress. With `WatchdogSec` the unit expects a heartbeat; it is sent from
 the engine's loop, so that systemd restarts an engine that hangs.
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 1024
 """Calls between two reads of the clock: there is one for each entry of the log."""
 
 
-class Clock(Protocol):
+class SupervisorTimer(Protocol):
     """Schedules calls."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -67,7 +67,7 @@ class Supervisor:
         if self._calls % _AT_ONCE == 0 and monotonic() - self._said >= _BETWEEN:
             self._say(f"{self._step}: {self._calls:,} so far")
 
-    def ready(self, instance: str, clock: Clock) -> None:
+    def ready(self, instance: str, clock: SupervisorTimer) -> None:
         """Report the end of the start, and send heartbeats of the engine's loop from now on.
 
         Args:
@@ -82,7 +82,7 @@ class Supervisor:
         """Report that the instance begins to stop."""
         self._tell("STOPPING=1\nSTATUS=stopping")
 
-    def _beat(self, clock: Clock) -> None:
+    def _beat(self, clock: SupervisorTimer) -> None:
         self._tell("WATCHDOG=1")
         clock.call_later(self._interval, lambda: self._beat(clock))
 

@@ -2,7 +2,7 @@
 
     the engine's thread  --ask-->  Desk: a coroutine per question  --the answer-->  Pending
 
-The engine continues meanwhile. At most `MOST_UNDER_WAY` questions are in progress at a time; others
+The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` questions are in progress at a time; others
 wait. Each has a timeout, after which the fallback of its caller is the answer. The fallback also
 answers a question that fails, or that comes while too many wait: no caller waits for ever, and
 every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that: the answer
@@ -18,17 +18,17 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from server.security.deferred import Pending
-from server.util.daemon_threads import DaemonThreads
+from server.security.deferred import AnswerFuture
+from server.util.daemon_threads import DaemonThreadPool
 from server.util.plugin_loader import explain
 
-Answer = TypeVar("Answer")
+DecisionT = TypeVar("DecisionT")
 
-MOST_UNDER_WAY: Final = 2_000
+MAX_CONCURRENT_DECISIONS: Final = 2_000
 """Limit of concurrent questions. A waiting question costs little; a caller that must limit the
 concurrency of a resource does so itself."""
-MOST_WAITING: Final = 10_000
-LIMIT_SECONDS: Final = 30.0
+MAX_QUEUED_DECISIONS: Final = 10_000
+DECISION_TIMEOUT_S: Final = 30.0
 """Timeout of a decision, its time in the queue included (AMPS User Guide, Authentication,
 recommends no more)."""
 
@@ -37,7 +37,7 @@ _MOST_THREADS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Failure:
+class _DecisionFailure:
     """A failed decision.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Failure:
     problem: str
 
 
-class Desk:
+class AsyncWorker:
     """Makes decisions outside the engine. Called on the engine's thread, while its loop runs."""
 
     def __init__(self) -> None:
@@ -57,9 +57,9 @@ class Desk:
 
     def ask(
         self,
-        make: Callable[[], Coroutine[None, None, Answer]],
-        otherwise: Callable[[str], Answer],
-    ) -> Pending[Answer]:
+        make: Callable[[], Coroutine[None, None, DecisionT]],
+        otherwise: Callable[[str], DecisionT],
+    ) -> AnswerFuture[DecisionT]:
         """Run a decision on the desk's thread.
 
         Args:
@@ -70,9 +70,9 @@ class Desk:
             Receives the answer on the engine's thread. Giving it up releases its place for another
             question.
         """
-        pending: Pending[Answer] = Pending()
-        if self._waiting >= MOST_WAITING:
-            pending.give(otherwise(f"{MOST_WAITING} logons wait for a decision already"))
+        pending: AnswerFuture[DecisionT] = AnswerFuture()
+        if self._waiting >= MAX_QUEUED_DECISIONS:
+            pending.give(otherwise(f"{MAX_QUEUED_DECISIONS} logons wait for a decision already"))
             return pending
         self._waiting += 1
         engine = asyncio.get_running_loop()
@@ -84,7 +84,7 @@ class Desk:
                 is_over = True
                 self._waiting -= 1
 
-        def give(answer: Answer) -> None:
+        def give(answer: DecisionT) -> None:
             end()
             pending.give(answer)
 
@@ -103,37 +103,37 @@ class Desk:
 
     async def _decide(
         self,
-        make: Callable[[], Coroutine[None, None, Answer]],
-        otherwise: Callable[[str], Answer],
-    ) -> Answer:
+        make: Callable[[], Coroutine[None, None, DecisionT]],
+        otherwise: Callable[[str], DecisionT],
+    ) -> DecisionT:
         working = asyncio.ensure_future(self._work(make))
         try:
-            await asyncio.wait({working}, timeout=LIMIT_SECONDS)
+            await asyncio.wait({working}, timeout=DECISION_TIMEOUT_S)
         finally:  # also runs on cancellation, when the caller has given up
             if not working.done():
                 working.cancel()
         if not working.done():
-            return otherwise(f"no decision within {LIMIT_SECONDS:.0f} seconds")
+            return otherwise(f"no decision within {DECISION_TIMEOUT_S:.0f} seconds")
         if working.cancelled():
             return otherwise(explain(asyncio.CancelledError()))
         outcome = working.result()
-        return otherwise(outcome.problem) if isinstance(outcome, _Failure) else outcome
+        return otherwise(outcome.problem) if isinstance(outcome, _DecisionFailure) else outcome
 
-    async def _work(self, make: Callable[[], Coroutine[None, None, Answer]]) -> Answer | _Failure:
+    async def _work(self, make: Callable[[], Coroutine[None, None, DecisionT]]) -> DecisionT | _DecisionFailure:
         if self._turns is None:
-            self._turns = asyncio.Semaphore(MOST_UNDER_WAY)
+            self._turns = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
         async with self._turns:
             try:
                 return await make()
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # third-party code may raise anything
-                return _Failure(explain(error))
+                return _DecisionFailure(explain(error))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the desk's loop; its thread starts on first use, and ends with the process."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._loop.set_default_executor(DaemonThreads(_MOST_THREADS, "security"))
+            self._loop.set_default_executor(DaemonThreadPool(_MOST_THREADS, "security"))
             threading.Thread(target=self._loop.run_forever, name="security", daemon=True).start()
         return self._loop

@@ -1,6 +1,6 @@
 """Authentication modules: decide whether a connection may log on, and as which user.
 
-A logon is an `Exchange`: the module accepts credentials, refuses them, or returns a challenge. The
+A logon is an `LogonExchange`: the module accepts credentials, refuses them, or returns a challenge. The
 client answers a challenge with further credentials. Each step may be asynchronous.
 
 Source: AMPS User Guide, Authentication; Provided Authentication Modules.
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 from server.security.deferred import mapped
 
 if TYPE_CHECKING:
-    from server.security.deferred import Later
+    from server.security.deferred import AnswerOrFuture
 
 
-MOST_CHALLENGES: Final = 10
+MAX_CHALLENGES: Final = 10
 """Limit of the challenges in one logon. Kerberos and the like need two or three."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LogonOrigin:
     """The origin of a logon.
 
     Attributes:
@@ -52,7 +52,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class LogonCredentials:
     """The credentials of a client.
 
     Attributes:
@@ -65,7 +65,7 @@ class Credentials:
     user: str
     password: str
     explicit: bool
-    origin: Origin = Origin()
+    origin: LogonOrigin = LogonOrigin()
 
     def __repr__(self) -> str:
         """Omit the password: this may end up in a log."""
@@ -112,66 +112,66 @@ class Admission:
     is_proven: bool = True
 
 
-class Exchange(Protocol):
+class LogonExchange(Protocol):
     """One logon, from the first credentials on."""
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """Decide on credentials; after a challenge, on the answer to it."""
 
 
-class Limited:
+class ChallengeLimit:
     """Refuses a logon after too many challenges, so that it ends with any module.
 
     Args:
         exchange: the logon.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: LogonExchange) -> None:
         self._exchange = exchange
         self._challenges = 0
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         return mapped(self._exchange.step(credentials), self._judge)
 
     def _judge(self, admission: Admission) -> Admission:
         if admission.challenge is None:
             return admission
         self._challenges += 1
-        if self._challenges > MOST_CHALLENGES:
-            return Admission(False, "", f"{MOST_CHALLENGES} challenges were not enough")
+        if self._challenges > MAX_CHALLENGES:
+            return Admission(False, "", f"{MAX_CHALLENGES} challenges were not enough")
         return admission
 
 
-class Authenticator(Protocol):
+class LogonAuthenticator(Protocol):
     """One authentication module, configured for an instance, a transport or the admin interface."""
 
-    def begin(self) -> Exchange:
+    def begin(self) -> LogonExchange:
         """Begin a logon."""
 
     def forget(self) -> None:
         """Clear cached decisions, so that every logon is decided again."""
 
 
-class AtOnce:
+class ImmediateAuthenticator:
     """A module that decides immediately, without waiting or challenges."""
 
     __slots__ = ()
 
-    def begin(self) -> Exchange:
-        """See `Authenticator`."""
+    def begin(self) -> LogonExchange:
+        """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
 
-    def step(self, credentials: Credentials) -> Admission:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> Admission:
+        """See `LogonExchange`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptAll(AtOnce):
+class AcceptAllAuthenticator(ImmediateAuthenticator):
     """Accepts every logon that meets the few conditions of its options."""
 
     require_logon: bool
@@ -179,8 +179,8 @@ class AcceptAll(AtOnce):
     trust_user_name: bool
     trust_certificate: bool = False
 
-    def step(self, credentials: Credentials) -> Admission:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> Admission:
+        """See `LogonExchange`."""
         if self.require_logon and not credentials.explicit:
             return Admission(False, "", "a logon is required before any other command")
         user = credentials.user if self.trust_user_name else ""
@@ -196,9 +196,9 @@ class AcceptAll(AtOnce):
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseAll(AtOnce):
+class RefuseAllAuthenticator(ImmediateAuthenticator):
     """Refuses every logon."""
 
-    def step(self, credentials: Credentials) -> Admission:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> Admission:
+        """See `LogonExchange`."""
         return Admission(False, "", f"no user may log on, {credentials.user!r} included")

@@ -23,7 +23,7 @@ _MOST_KEPT: Final = 1_000
 """Limit of a client's cache of permits with filters; beyond it, the cache is cleared."""
 
 
-class Holder(Protocol):
+class PermitHolder(Protocol):
     """The holder of a permit; the attributes are those of a session."""
 
     user: str
@@ -33,7 +33,7 @@ class Holder(Protocol):
     address: str
 
 
-class BoundPermits:
+class PermitBinder:
     """Binds permits to one client, and caches the results.
 
     Args:
@@ -42,7 +42,7 @@ class BoundPermits:
 
     __slots__ = ("_bound", "_holder")
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: PermitHolder) -> None:
         self._holder: Final = holder
         self._bound: Final[dict[tuple[int, str, str, str], tuple[Permit, Permit]]] = {}
 
@@ -61,7 +61,7 @@ class BoundPermits:
         return known[1]
 
 
-def _bound(permit: Permit, found: Expr, holder: Holder) -> Permit:
+def _bound(permit: Permit, found: Expr, holder: PermitHolder) -> Permit:
     values = {
         "USER": holder.user,
         "CLIENT_NAME": holder.client_name,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias, cast
 
-Decoded: TypeAlias = Mapping[str, object]
+PeerCertificate: TypeAlias = Mapping[str, object]
 """A certificate as `ssl.SSLObject.getpeercert` returns it; empty if it is not verified."""
 
 _Names: TypeAlias = Iterable[tuple[str, str]]
@@ -27,7 +27,7 @@ _GENERALIZED_TIME: Final = 0x18
 _MANY_OCTETS: Final = 0x80  # from here on, the first octet counts the length octets that follow
 
 
-def user_of(certificate: Decoded) -> str:
+def user_of(certificate: PeerCertificate) -> str:
     """Return the user that a client's certificate names.
 
     Returns:

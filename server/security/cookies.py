@@ -24,13 +24,13 @@ _MOST_SESSIONS: Final = 1_000
 
 
 @dataclass(slots=True)
-class _Session:
+class _CookieSession:
     user: str
     shown: bytes
     ends: float
 
 
-class Sessions:
+class CookieSessions:
     """Sessions, by cookie. Thread-safe.
 
     Args:
@@ -45,7 +45,7 @@ class Sessions:
     def __init__(self, seconds: float = DEFAULT_SECONDS) -> None:
         self.seconds = seconds
         self.times_ended = 0
-        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _CookieSession] = OrderedDict()
         self._shown: dict[bytes, str] = {}
         self._lock = threading.RLock()
 
@@ -57,7 +57,7 @@ class Sessions:
             if known is not None and self.user_of(known) == user:
                 return known
             token = secrets.token_urlsafe(32)
-            self._sessions[_digest(token)] = _Session(user, shown, time.monotonic() + self.seconds)
+            self._sessions[_digest(token)] = _CookieSession(user, shown, time.monotonic() + self.seconds)
             self._shown[shown] = token
             while len(self._sessions) > _MOST_SESSIONS:
                 self._forget(next(iter(self._sessions)))

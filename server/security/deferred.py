@@ -1,6 +1,6 @@
 """Answers that may be asynchronous: of a web service, a directory, a helper thread.
 
-A function returns either the answer, or a `Pending` that will have it. Calls, answers and callbacks
+A function returns either the answer, or a `AnswerFuture` that will have it. Calls, answers and callbacks
 all run on the engine's thread, which does other work meanwhile: a session that waits executes no
 commands, and blocks no other session.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
-Answer = TypeVar("Answer")
-Other = TypeVar("Other")
+AnswerT = TypeVar("AnswerT")
+OtherT = TypeVar("OtherT")
 
 
-class Pending(Generic[Answer]):
+class AnswerFuture(Generic[AnswerT]):
     """An answer that is to come.
 
     Attributes:
@@ -25,16 +25,16 @@ class Pending(Generic[Answer]):
 
     def __init__(self) -> None:
         self.is_there = False
-        self._answer: list[Answer] = []
-        self._waiting: list[Callable[[Answer], None]] = []
+        self._answer: list[AnswerT] = []
+        self._waiting: list[Callable[[AnswerT], None]] = []
         self._if_given_up: Callable[[], None] | None = None
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerT:
         """The answer, which must have come."""
         return self._answer[0]
 
-    def give(self, answer: Answer) -> None:
+    def give(self, answer: AnswerT) -> None:
         """Set the answer and run the callbacks that wait for it. Further answers are ignored."""
         if self.is_there:
             return
@@ -44,7 +44,7 @@ class Pending(Generic[Answer]):
         for then in waiting:
             then(answer)
 
-    def when_there(self, then: Callable[[Answer], None]) -> None:
+    def when_there(self, then: Callable[[AnswerT], None]) -> None:
         """Call a function with the answer: immediately, or when it comes."""
         if self.is_there:
             then(self.answer)
@@ -64,34 +64,34 @@ class Pending(Generic[Answer]):
         self._if_given_up = then
 
 
-Later: TypeAlias = Answer | Pending[Answer]
+AnswerOrFuture: TypeAlias = AnswerT | AnswerFuture[AnswerT]
 """An answer, or one that is to come."""
 
 
-def when_decided(later: Later[Answer], then: Callable[[Answer], None]) -> None:
+def on_answer(later: AnswerOrFuture[AnswerT], then: Callable[[AnswerT], None]) -> None:
     """Call a function with an answer: immediately, or when it comes."""
-    if isinstance(later, Pending):
+    if isinstance(later, AnswerFuture):
         later.when_there(then)
     else:
         then(later)
 
 
-def mapped(later: Later[Answer], make: Callable[[Answer], Other]) -> Later[Other]:
+def mapped(later: AnswerOrFuture[AnswerT], make: Callable[[AnswerT], OtherT]) -> AnswerOrFuture[OtherT]:
     """Apply a function to an answer: immediately, or when it comes."""
-    if not isinstance(later, Pending):
+    if not isinstance(later, AnswerFuture):
         return make(later)
-    made: Pending[Other] = Pending()
+    made: AnswerFuture[OtherT] = AnswerFuture()
     later.when_there(lambda answer: made.give(make(answer)))
     made.if_given_up(later.give_up)
     return made
 
 
-def decided(later: Later[Answer]) -> Generator[Pending[Answer], None, Answer]:
+def decided(later: AnswerOrFuture[AnswerT]) -> Generator[AnswerFuture[AnswerT], None, AnswerT]:
     """Wait for an answer in a command that is executed in steps; return the answer.
 
     Closing the generator early abandons the answer.
     """
-    if not isinstance(later, Pending):
+    if not isinstance(later, AnswerFuture):
         return later
     try:
         while not later.is_there:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from server.security.deferred import Later
+    from server.security.deferred import AnswerOrFuture
     from server.security.permissions import Permissions
 
 
 class Entitlement(Protocol):
     """One entitlement module, configured for an instance, a transport or the admin interface."""
 
-    def enter(self, user: str) -> Later[Permissions]:
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
         """Return the permissions of a user for a new connection."""
 
     def forget(self, user: str | None = None) -> None:
@@ -33,7 +33,7 @@ class FixedEntitlement:
 
     permissions: Permissions
 
-    def enter(self, user: str) -> Later[Permissions]:  # noqa: ARG002 - the same for all
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:  # noqa: ARG002 - the same for all
         """See `Entitlement`."""
         return self.permissions
 

@@ -26,22 +26,22 @@ from server.security.authentication import Admission
 from server.security.deferred import mapped
 
 if TYPE_CHECKING:
-    from server.security.authentication import Authenticator, Credentials, Exchange
-    from server.security.deferred import Later
-    from server.util.log_protocol import Log
+    from server.security.authentication import LogonAuthenticator, LogonCredentials, LogonExchange
+    from server.security.deferred import AnswerOrFuture
+    from server.util.log_protocol import ServerLog
 
-MOST_REMEMBERED: Final = 10_000
+MAX_TRACKED_FAILURES: Final = 10_000
 """Limit of users and addresses each; beyond it, the one whose last failure is oldest is dropped."""
 
-MOST_UNDER_WAY: Final = 1_500
+MAX_PENDING_LOGONS_PER_ADDRESS: Final = 1_500
 """Limit of one address's logons that wait for a decision; less than the concurrency of a desk."""
 
-FORGIVEN_AFTER: Final = 600.0
+FAILURE_LIFETIME_S: Final = 600.0
 """Seconds without a failure after which all earlier ones are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FailureLimits:
     """Limits of failures.
 
     Attributes:
@@ -58,22 +58,22 @@ class Patience:
         return 0.0 if beyond <= 0 else min(2.0 ** min(beyond - 1, 32), self.longest)
 
 
-OF_A_USER: Final = Patience(failures=9, longest=60.0)
-OF_AN_ADDRESS: Final = Patience(failures=99, longest=10.0)
+USER_FAILURE_LIMITS: Final = FailureLimits(failures=9, longest=60.0)
+ADDRESS_FAILURE_LIMITS: Final = FailureLimits(failures=99, longest=10.0)
 
 
 @dataclass(slots=True)
-class _Failures:
+class _FailureCount:
     count: int
     last: float
 
 
-class _Counts:
+class _FailureTable:
     """Failures of users, or of addresses."""
 
-    def __init__(self, patience: Patience) -> None:
+    def __init__(self, patience: FailureLimits) -> None:
         self._patience = patience
-        self._known: OrderedDict[Hashable, _Failures] = OrderedDict()
+        self._known: OrderedDict[Hashable, _FailureCount] = OrderedDict()
 
     def wait(self, key: Hashable, now: float) -> float:
         """Return the seconds for which logons are still refused."""
@@ -85,12 +85,12 @@ class _Counts:
     def add(self, key: Hashable, now: float) -> tuple[int, float]:
         """Count a failure; return the number of failures and the back-off in seconds."""
         known = self._known.pop(key, None)
-        if known is None or now - known.last > FORGIVEN_AFTER:
-            known = _Failures(0, now)
+        if known is None or now - known.last > FAILURE_LIFETIME_S:
+            known = _FailureCount(0, now)
         known.count += 1
         known.last = now
         self._known[key] = known
-        if len(self._known) > MOST_REMEMBERED:
+        if len(self._known) > MAX_TRACKED_FAILURES:
             self._known.popitem(last=False)
         return known.count, self._patience.pause(known.count)
 
@@ -111,8 +111,8 @@ class FailedLogons:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._users = _Counts(OF_A_USER)
-        self._addresses = _Counts(OF_AN_ADDRESS)
+        self._users = _FailureTable(USER_FAILURE_LIMITS)
+        self._addresses = _FailureTable(ADDRESS_FAILURE_LIMITS)
         self.under_way: Final[Counter[str]] = Counter()
 
     def wait(self, address: str, user: str) -> float:
@@ -139,7 +139,7 @@ class FailedLogons:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class ThrottledAuthenticator:
     """Wraps an authentication module and throttles failed logons.
 
     Attributes:
@@ -148,34 +148,34 @@ class Guarded:
         log: records refused logons.
     """
 
-    module: Authenticator
+    module: LogonAuthenticator
     failures: FailedLogons
-    log: Log
+    log: ServerLog
 
-    def begin(self) -> Exchange:
-        """See `Authenticator`."""
-        return _Exchange(self, self.module.begin())
+    def begin(self) -> LogonExchange:
+        """See `LogonAuthenticator`."""
+        return _ThrottledExchange(self, self.module.begin())
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         self.module.forget()
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchange:
+class _ThrottledExchange:
     """One logon."""
 
-    guarded: Guarded
-    inner: Exchange
+    guarded: ThrottledAuthenticator
+    inner: LogonExchange
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         failures, address = self.guarded.failures, credentials.origin.host
         seconds = failures.wait(address, credentials.user)
         if seconds:
             reason = f"too many failed logons: try again in {max(1, round(seconds))} seconds"
             return Admission(False, "", reason, undecided=True)
-        if failures.under_way[address] >= MOST_UNDER_WAY:
+        if failures.under_way[address] >= MAX_PENDING_LOGONS_PER_ADDRESS:
             return Admission(False, "", "too many logons at a time: try again", undecided=True)
         failures.under_way[address] += 1
         return mapped(
@@ -183,14 +183,14 @@ class _Exchange:
             lambda admission: self._end(address, credentials, admission),
         )
 
-    def _end(self, address: str, credentials: Credentials, admission: Admission) -> Admission:
+    def _end(self, address: str, credentials: LogonCredentials, admission: Admission) -> Admission:
         under_way = self.guarded.failures.under_way
         under_way[address] -= 1
         if not under_way[address]:
             del under_way[address]
         return self._count(address, credentials, admission)
 
-    def _count(self, address: str, credentials: Credentials, admission: Admission) -> Admission:
+    def _count(self, address: str, credentials: LogonCredentials, admission: Admission) -> Admission:
         failures, user = self.guarded.failures, credentials.user
         if admission.granted:
             failures.succeeded(address, user)

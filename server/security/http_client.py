@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import h11
 
-from server.util.safe_open import MOST_OF_CERTIFICATES, check_regular
+from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, check_regular
 
-MOST_HEADER_BYTES: Final = 65_536
+MAX_RESPONSE_HEADER_SIZE: Final = 65_536
 """Limit of the header of a response, in bytes."""
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -31,7 +31,7 @@ _SELF_SIGNED: Final = 18
 """The verify code of OpenSSL for a self-signed certificate."""
 
 
-class WebError(Exception):
+class HttpClientError(Exception):
     """A service gives no usable response. The text names the service and the problem."""
 
 
@@ -86,7 +86,7 @@ def parse_endpoint(url: str) -> Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class WebTls:
+class HttpTlsSettings:
     """TLS settings for https.
 
     Attributes:
@@ -134,7 +134,7 @@ class WebTls:
             try:
                 context.load_verify_locations(self.authorities)
             except (OSError, ValueError) as error:
-                raise WebError(f"CAKey {self.authorities}: {_words(error)}") from None
+                raise HttpClientError(f"CAKey {self.authorities}: {_words(error)}") from None
         if trusted is not None:
             context.load_verify_locations(cadata=trusted)
         if self.certificate is not None:
@@ -150,7 +150,7 @@ class WebTls:
             context.load_cert_chain(certificate, self.key, password=lambda: "")
         except (OSError, ValueError) as error:
             files = f"{certificate} and {self.key}" if self.key else certificate
-            raise WebError(
+            raise HttpClientError(
                 f"Certificate and Key {files}: {_words(error)}; expected a certificate and its key,"
                 " without a password, in PEM format"
             ) from None
@@ -163,16 +163,16 @@ def _check_file(option: str, path: str) -> None:
         WebError: it is not a readable regular file.
     """
     try:
-        check_regular(path, MOST_OF_CERTIFICATES)
+        check_regular(path, MAX_CERTIFICATE_FILE_SIZE)
     except OSError as error:
-        raise WebError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
+        raise HttpClientError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-_UNVERIFIED: Final = WebTls(allow_unverified=True)
+_UNVERIFIED: Final = HttpTlsSettings(allow_unverified=True)
 
 
 @lru_cache(maxsize=64)
-def _context(tls: WebTls, _stamps: tuple[object, ...]) -> ssl.SSLContext:
+def _context(tls: HttpTlsSettings, _stamps: tuple[object, ...]) -> ssl.SSLContext:
     return tls.make_context()
 
 
@@ -186,7 +186,7 @@ def _stamp(path: str) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class WebAnswer:
+class HttpClientResponse:
     """The response of a service.
 
     Attributes:
@@ -209,7 +209,7 @@ class WebAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class WebClient:
+class HttpClient:
     """Sends requests to services.
 
     Attributes:
@@ -219,7 +219,7 @@ class WebClient:
         most_bytes: size limit of the body of a response.
     """
 
-    tls: WebTls
+    tls: HttpTlsSettings
     connect_seconds: float
     request_seconds: float
     most_bytes: int
@@ -230,7 +230,7 @@ class WebClient:
         endpoint: Endpoint,
         headers: Sequence[tuple[str, str | bytes]] = (),
         body: bytes = b"",
-    ) -> WebAnswer:
+    ) -> HttpClientResponse:
         """Send one request over a connection of its own, and return the response.
 
         Args:
@@ -248,7 +248,7 @@ class WebClient:
         finally:
             connection.close()
 
-    async def connect(self, endpoint: Endpoint) -> WebConnection:
+    async def connect(self, endpoint: Endpoint) -> HttpClientConnection:
         """Connect to a service, for several requests, one after the other.
 
         Raises:
@@ -258,12 +258,12 @@ class WebClient:
             async with asyncio.timeout(self.connect_seconds):
                 reader, writer = await self._connect(endpoint)
         except TimeoutError:
-            raise WebError(
+            raise HttpClientError(
                 f"{endpoint}: no connection within {self.connect_seconds:g} seconds"
             ) from None
         except (OSError, UnicodeError) as error:
-            raise WebError(f"{endpoint}: {_words(error)}") from None
-        return WebConnection(self, reader, writer)
+            raise HttpClientError(f"{endpoint}: {_words(error)}") from None
+        return HttpClientConnection(self, reader, writer)
 
     async def _connect(
         self, endpoint: Endpoint
@@ -294,7 +294,7 @@ class WebClient:
         return certificate
 
 
-class WebConnection:
+class HttpClientConnection:
     """A connection to a service.
 
     Args:
@@ -307,12 +307,12 @@ class WebConnection:
     """
 
     def __init__(
-        self, client: WebClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, client: HttpClient, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._client = client
         self._reader = reader
         self._writer = writer
-        self._http = h11.Connection(h11.CLIENT, MOST_HEADER_BYTES)
+        self._http = h11.Connection(h11.CLIENT, MAX_RESPONSE_HEADER_SIZE)
         self.is_heard = False
 
     @property
@@ -332,8 +332,8 @@ class WebConnection:
         endpoint: Endpoint,
         headers: Sequence[tuple[str, str | bytes]] = (),
         body: bytes = b"",
-    ) -> WebAnswer:
-        """Send a request and return the response; see `WebClient.ask`."""
+    ) -> HttpClientResponse:
+        """Send a request and return the response; see `HttpClient.ask`."""
         seconds = self._client.request_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -342,13 +342,13 @@ class WebConnection:
                     await self._writer.drain()
                 return await self._receive(endpoint)
         except TimeoutError:
-            raise WebError(f"{endpoint}: no answer within {seconds:g} seconds") from None
+            raise HttpClientError(f"{endpoint}: no answer within {seconds:g} seconds") from None
         except h11.LocalProtocolError as error:
-            raise WebError(f"{endpoint}: this cannot be asked over HTTP: {error}") from None
+            raise HttpClientError(f"{endpoint}: this cannot be asked over HTTP: {error}") from None
         except h11.RemoteProtocolError as error:
-            raise WebError(f"{endpoint}: it does not speak HTTP: {error}") from None
+            raise HttpClientError(f"{endpoint}: it does not speak HTTP: {error}") from None
         except OSError as error:
-            raise WebError(f"{endpoint}: {_words(error)}") from None
+            raise HttpClientError(f"{endpoint}: {_words(error)}") from None
 
     def _send(
         self,
@@ -376,7 +376,7 @@ class WebConnection:
         output += self._http.send(h11.EndOfMessage()) or b""
         self._writer.write(output)
 
-    async def _receive(self, endpoint: Endpoint) -> WebAnswer:
+    async def _receive(self, endpoint: Endpoint) -> HttpClientResponse:
         most = self._client.most_bytes
         response: h11.Response | None = None
         content = bytearray()
@@ -386,29 +386,29 @@ class WebConnection:
                 data = await self._reader.read(_CHUNK)
                 self.is_heard = self.is_heard or bool(data)
                 if not self.is_heard:
-                    raise WebError(f"{endpoint}: it ended the connection without an answer")
+                    raise HttpClientError(f"{endpoint}: it ended the connection without an answer")
                 self._http.receive_data(data)
             elif isinstance(event, h11.Response):
                 response = event
             elif isinstance(event, h11.Data):
                 content += event.data
                 if len(content) > most:
-                    raise WebError(f"{endpoint}: the answer has more than {most} bytes")
+                    raise HttpClientError(f"{endpoint}: the answer has more than {most} bytes")
             elif isinstance(event, h11.EndOfMessage) and response is not None:
                 return _answer(endpoint, response, bytes(content))
             elif not isinstance(event, h11.InformationalResponse):
-                raise WebError(f"{endpoint}: it ended the connection without an answer")
+                raise HttpClientError(f"{endpoint}: it ended the connection without an answer")
 
 
 def _octets(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def _answer(endpoint: Endpoint, response: h11.Response, body: bytes) -> WebAnswer:
+def _answer(endpoint: Endpoint, response: h11.Response, body: bytes) -> HttpClientResponse:
     headers = [(name.decode("ascii"), value.decode("latin-1")) for name, value in response.headers]
-    answer = WebAnswer(response.status_code, headers, body)
+    answer = HttpClientResponse(response.status_code, headers, body)
     if answer.header("content-encoding") not in (None, "", "identity"):
-        raise WebError(f"{endpoint}: the answer is compressed, which nobody asked for")
+        raise HttpClientError(f"{endpoint}: the answer is compressed, which nobody asked for")
     return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from server.security.http_client import WebTls
+from server.security.http_client import HttpTlsSettings
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
@@ -32,13 +32,13 @@ def split_header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def read_tls(options: Options) -> WebTls:
+def read_tls(options: Options) -> HttpTlsSettings:
     """Read the options about https.
 
     Raises:
         UnitError: one is neither true nor false.
     """
-    return WebTls(
+    return HttpTlsSettings(
         options.get("Certificate"),
         options.get("Key"),
         options.get("CAKey"),

@@ -20,9 +20,9 @@ from amperage.client.gssapi import (
     ANONYMOUS,
     KERBEROS,
     SPNEGO,
-    Buffer,
+    GssBuffer,
     GssError,
-    Handle,
+    GssHandle,
     SecurityContext,
     acquire,
     call,
@@ -46,7 +46,7 @@ _LONGEST_PREFIX: Final = 24
 _NTLM: Final = b"NTLMSSP\x00"
 
 
-class TokenError(ValueError):
+class KerberosTokenError(ValueError):
     """A password is not a Kerberos token. The text gives the reason."""
 
 
@@ -59,22 +59,22 @@ def read_token(text: str) -> bytes:
     try:
         token = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise TokenError("it is no Kerberos token, encoded as base64") from None
+        raise KerberosTokenError("it is no Kerberos token, encoded as base64") from None
     if token.startswith(_NTLM):
-        raise TokenError(
+        raise KerberosTokenError(
             "it is a token of NTLM, and Kerberos is required: browsers and programs send one where "
             "they have no Kerberos ticket for the name in the URL"
         )
     if not token or token[0] not in (_INITIAL_TOKEN, _LATER_TOKEN):
-        raise TokenError("it is no Kerberos token")
+        raise KerberosTokenError("it is no Kerberos token")
     return token
 
 
-def begins_logon(text: str) -> bool:
+def is_initial_token(text: str) -> bool:
     """Return whether a password is the first token of a Kerberos logon, so no user's password."""
     try:
         token = read_token(text)
-    except TokenError:
+    except KerberosTokenError:
         return False
     return any(mechanism in token[:_LONGEST_PREFIX] for mechanism in _MECHANISMS)
 
@@ -97,7 +97,7 @@ def check_keytab(keytab: str) -> None:
         raise GssError(f"the keytab {path}: {problem.strerror or problem}") from None
 
 
-class Service:
+class KerberosService:
     """The service that tokens are issued for.
 
     Args:
@@ -118,15 +118,15 @@ class Service:
         """
         self._acquire()
 
-    def begin(self) -> Acceptance:
+    def begin(self) -> KerberosAcceptor:
         """Begin to accept a user, with the current content of the keytab.
 
         Raises:
             GssError: no user can be accepted.
         """
-        return Acceptance(self._acquire())
+        return KerberosAcceptor(self._acquire())
 
-    def _acquire(self) -> Handle:
+    def _acquire(self) -> GssHandle:
         check_keytab(self._keytab)
         store = {"keytab": f"FILE:{self._keytab}"}
         accepted = mechanisms(KERBEROS, SPNEGO)
@@ -136,7 +136,7 @@ class Service:
         return credential
 
 
-class Acceptance:
+class KerberosAcceptor:
     """A logon by tokens.
 
     Args:
@@ -146,7 +146,7 @@ class Acceptance:
         is_complete: whether the user is known.
     """
 
-    def __init__(self, credential: Handle) -> None:
+    def __init__(self, credential: GssHandle) -> None:
         self._credential = credential
         self._name = name_handle()
         self._flags = c_uint32()
@@ -175,7 +175,7 @@ class Acceptance:
         Raises:
             GssError: it is unknown, or not printable.
         """
-        local = Buffer()
+        local = GssBuffer()
         try:
             call("gss_localname", self._name.pointer, byref(KERBEROS), byref(local))
         except GssError:  # no rule matches this principal
@@ -186,7 +186,7 @@ class Acceptance:
             raise GssError(f"{found!r} is no name of a user")
         return found
 
-    def _advance(self, context: Handle, token: Buffer, said: Buffer) -> int:
+    def _advance(self, context: GssHandle, token: GssBuffer, said: GssBuffer) -> int:
         return call(
             "gss_accept_sec_context",
             byref(context.pointer),

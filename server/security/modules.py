@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.spec import ModuleSpec, ModuleUse, Options
 from server.security import simple_access
-from server.security.authentication import AcceptAll, Authenticator, RefuseAll
+from server.security.authentication import AcceptAllAuthenticator, LogonAuthenticator, RefuseAllAuthenticator
 from server.security.custom.authentication import load_authentication
 from server.security.custom.entitlement import load_entitlement
-from server.security.custom.library import CustomError
+from server.security.custom.library import CustomModuleError
 from server.security.entitlement import Entitlement, FixedEntitlement
-from server.security.failed_logons import Guarded
-from server.security.http_client import WebError
+from server.security.failed_logons import ThrottledAuthenticator
+from server.security.http_client import HttpClientError
 from server.security.http_entitlement.modules import (
-    WebServices,
+    HttpEntitlementServices,
     make_web_authenticator,
     make_web_entitlement,
 )
@@ -27,17 +27,17 @@ from server.security.http_entitlement.settings import LIBRARY as HTTP_LIBRARY
 from server.security.multi import module as multi
 from server.security.multi.options import OptionsError
 from server.security.oauth import module as oauth
-from server.security.permissions import EVERYTHING, NOTHING
+from server.security.permissions import ALL_PERMISSIONS, NO_PERMISSIONS
 from server.security.users import modules as users_module
 from server.security.users.files import UsersFileError
 from server.util.plugin_loader import LibraryError
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
-    from server.security.async_worker import Desk
+    from server.security.async_worker import AsyncWorker
     from server.security.failed_logons import FailedLogons
     from server.security.users.files import UsersFile, UsersFiles
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 
 class SecurityError(ValueError):
@@ -45,7 +45,7 @@ class SecurityError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SecurityModuleServices:
     """The dependencies of modules.
 
     Attributes:
@@ -63,23 +63,23 @@ class Surroundings:
 
     modules: Iterable[ModuleSpec]
     functions: Functions
-    log: Log
-    desk: Desk
+    log: ServerLog
+    desk: AsyncWorker
     failed_logons: FailedLogons
     users_files: UsersFiles
     transport: str
-    web_services: WebServices
+    web_services: HttpEntitlementServices
     reset: Callable[[str], None]
 
 
-AuthenticationFactory: TypeAlias = Callable[[Options, Surroundings], Authenticator]
-EntitlementFactory: TypeAlias = Callable[[Options, Surroundings], Entitlement]
-NamedAuthenticationFactory: TypeAlias = Callable[[str, Options, Surroundings], Authenticator]
+AuthenticationFactory: TypeAlias = Callable[[Options, SecurityModuleServices], LogonAuthenticator]
+EntitlementFactory: TypeAlias = Callable[[Options, SecurityModuleServices], Entitlement]
+NamedAuthenticationFactory: TypeAlias = Callable[[str, Options, SecurityModuleServices], LogonAuthenticator]
 """A factory of a loaded module, which has a name of its own."""
 
 
-def _accept(options: Options, _surroundings: Surroundings) -> Authenticator:
-    return AcceptAll(
+def _accept(options: Options, _surroundings: SecurityModuleServices) -> LogonAuthenticator:
+    return AcceptAllAuthenticator(
         require_logon=options.flag("RequireLogon", default=True),
         require_user_name=options.flag("RequireUsername", default=False),
         trust_user_name=options.flag("AllowSpoofing", default=False),
@@ -87,8 +87,8 @@ def _accept(options: Options, _surroundings: Surroundings) -> Authenticator:
     )
 
 
-def _accept_implicitly(options: Options, _surroundings: Surroundings) -> Authenticator:
-    return AcceptAll(
+def _accept_implicitly(options: Options, _surroundings: SecurityModuleServices) -> LogonAuthenticator:
+    return AcceptAllAuthenticator(
         require_logon=False,
         require_user_name=False,
         trust_user_name=options.flag("AllowSpoofing", default=False),
@@ -96,7 +96,7 @@ def _accept_implicitly(options: Options, _surroundings: Surroundings) -> Authent
     )
 
 
-def _users_file(options: Options, surroundings: Surroundings) -> UsersFile:
+def _users_file(options: Options, surroundings: SecurityModuleServices) -> UsersFile:
     try:
         return surroundings.users_files.open(
             options.get(users_module.FILE_NAME) or "",
@@ -108,19 +108,19 @@ def _users_file(options: Options, surroundings: Surroundings) -> UsersFile:
         raise SecurityError(str(error)) from error
 
 
-def _authenticate_users(options: Options, around: Surroundings) -> Authenticator:
+def _authenticate_users(options: Options, around: SecurityModuleServices) -> LogonAuthenticator:
     file = _users_file(options, around)
     file.authenticates.add(around.transport)
     return users_module.UsersAuthenticator(file, around.log)
 
 
-def _entitle_users(options: Options, around: Surroundings) -> Entitlement:
+def _entitle_users(options: Options, around: SecurityModuleServices) -> Entitlement:
     file = _users_file(options, around)
     file.entitles.add(around.transport)
     return users_module.UsersEntitlement(file)
 
 
-OPEN: Final = AcceptAll(require_logon=True, require_user_name=False, trust_user_name=False)
+OPEN: Final = AcceptAllAuthenticator(require_logon=True, require_user_name=False, trust_user_name=False)
 """Decides on logons where no module is configured."""
 
 DEFAULT: Final = "amps-default-authentication-module"
@@ -129,18 +129,18 @@ DEFAULT: Final = "amps-default-authentication-module"
 AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
     DEFAULT: _accept,
     "amps-implicit-authentication-module": _accept_implicitly,
-    "amps-default-no-authentication-module": lambda _options, _surroundings: RefuseAll(),
+    "amps-default-no-authentication-module": lambda _options, _surroundings: RefuseAllAuthenticator(),
 }
 """The modules that need no Modules entry, by the name in a configuration."""
 
 
-def _ask_web_service(_name: str, options: Options, about: Surroundings) -> Authenticator:
+def _ask_web_service(_name: str, options: Options, about: SecurityModuleServices) -> LogonAuthenticator:
     return make_web_authenticator(
         options, about.web_services, about.functions, about.desk, about.log
     )
 
 
-def _keep_what_web_service_says(options: Options, about: Surroundings) -> Entitlement:
+def _keep_what_web_service_says(options: Options, about: SecurityModuleServices) -> Entitlement:
     return make_web_entitlement(
         options, about.web_services, about.functions, about.desk, about.log, about.reset
     )
@@ -155,8 +155,8 @@ AUTHENTICATION_LIBRARIES: Final[Mapping[str, NamedAuthenticationFactory]] = {
 """The modules that a configuration loads, by the base name of their library."""
 
 ENTITLEMENT_MODULES: Final[Mapping[str, EntitlementFactory]] = {
-    "amps-default-entitlement-module": lambda _options, _about: FixedEntitlement(EVERYTHING),
-    "amps-default-no-entitlement-module": lambda _options, _about: FixedEntitlement(NOTHING),
+    "amps-default-entitlement-module": lambda _options, _about: FixedEntitlement(ALL_PERMISSIONS),
+    "amps-default-no-entitlement-module": lambda _options, _about: FixedEntitlement(NO_PERMISSIONS),
 }
 """The modules that need no Modules entry, by the name in a configuration."""
 
@@ -174,7 +174,7 @@ _ONLY_WHERE_LOADED: Final = frozenset({"ReuseConnections"})
 """Options that a use cannot override."""
 
 
-def make_authenticator(use: ModuleUse | None, surroundings: Surroundings) -> Authenticator:
+def make_authenticator(use: ModuleUse | None, surroundings: SecurityModuleServices) -> LogonAuthenticator:
     """Make the authentication module of a configuration; without one, the default module.
 
     Loaded modules receive passwords, so failed logons are throttled there.
@@ -188,10 +188,10 @@ def make_authenticator(use: ModuleUse | None, surroundings: Surroundings) -> Aut
     if factory is not None:
         return factory(use.options, surroundings)
     module = _load_authenticator(use, surroundings)
-    return Guarded(module, surroundings.failed_logons, surroundings.log)
+    return ThrottledAuthenticator(module, surroundings.failed_logons, surroundings.log)
 
 
-def _load_authenticator(use: ModuleUse, surroundings: Surroundings) -> Authenticator:
+def _load_authenticator(use: ModuleUse, surroundings: SecurityModuleServices) -> LogonAuthenticator:
     module = _loaded(use, surroundings)
     options = _options(module, use)
     library_factory = AUTHENTICATION_LIBRARIES.get(module.library_name)
@@ -199,18 +199,18 @@ def _load_authenticator(use: ModuleUse, surroundings: Surroundings) -> Authentic
         if library_factory is not None:
             return library_factory(module.name, options, surroundings)
         return load_authentication(module, options, surroundings.desk, surroundings.log)
-    except (CustomError, LibraryError, WebError, oauth.OAuthError, OptionsError) as error:
+    except (CustomModuleError, LibraryError, HttpClientError, oauth.OAuthError, OptionsError) as error:
         raise SecurityError(f"{use.location}: {error}") from error
 
 
-def make_entitlement(use: ModuleUse | None, surroundings: Surroundings) -> Entitlement:
+def make_entitlement(use: ModuleUse | None, surroundings: SecurityModuleServices) -> Entitlement:
     """Make the entitlement module of a configuration; without one, the default module.
 
     Raises:
         SecurityError: its options cannot be used.
     """
     if use is None:
-        return FixedEntitlement(EVERYTHING)
+        return FixedEntitlement(ALL_PERMISSIONS)
     factory = ENTITLEMENT_MODULES.get(use.module)
     if factory is not None:
         return factory(use.options, surroundings)
@@ -223,11 +223,11 @@ def make_entitlement(use: ModuleUse | None, surroundings: Surroundings) -> Entit
         return load_entitlement(
             module, options, surroundings.functions, surroundings.desk, surroundings.log
         )
-    except (CustomError, LibraryError, WebError) as error:
+    except (CustomModuleError, LibraryError, HttpClientError) as error:
         raise SecurityError(f"{use.location}: {error}") from error
 
 
-def _loaded(use: ModuleUse, surroundings: Surroundings) -> ModuleSpec:
+def _loaded(use: ModuleUse, surroundings: SecurityModuleServices) -> ModuleSpec:
     return next(one for one in surroundings.modules if one.name == use.module)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from server.expressions import ExpressionError, Kind, parse
+from server.expressions import ExpressionError, ContextKind, parse
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.message_types.select_list import SelectionError, parse_selection
 from server.security.permissions import Permission, Permit, undecided
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _MOST_REMEMBERED: Final = 10_000
 """Limit of the cache of decisions on topics, which saves a search of the list for each command."""
 
-MOST_ENTRIES: Final = 5_000
+MAX_PERMISSION_RULES: Final = 5_000
 """Limit of the entries of a list: each is tested for every topic that the user accesses, and its
 filters are parsed."""
 
 KNOWN_FIELDS: Final = frozenset(
     {"logon", "replication-logon", "topic", "admin", "replicated-topics", "instances", "user_name"}
 )
-KNOWN_OF_RULE: Final = frozenset({"topic", "read", "write", "select"})
+RULE_FIELDS: Final = frozenset({"topic", "read", "write", "select"})
 
 
-Place: TypeAlias = tuple[str | int, ...]
+DocumentPath: TypeAlias = tuple[str | int, ...]
 """A position in a document: names, and the numbers of entries from 0 on."""
 
 
-def name_place(place: Place) -> str:
+def name_place(place: DocumentPath) -> str:
     """Return a position as text: `topic, entry 1: read`."""
     words = ""
     for step in place:
@@ -62,14 +62,14 @@ class DocumentError(ValueError):
         problem: the problem.
     """
 
-    def __init__(self, problem: str, place: Place = ()) -> None:
+    def __init__(self, problem: str, place: DocumentPath = ()) -> None:
         super().__init__(f"{name_place(place)}: {problem}" if place else problem)
         self.place: Final = place
         self.problem: Final = problem
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PermissionRule:
     """One entry of a list.
 
     Attributes:
@@ -87,7 +87,7 @@ NO_RULE: Final = Permit(False, rule="no entry is about it")
 """The permit where no entry of a document applies."""
 
 
-class Remembering:
+class PermitCache:
     """Caches the permit of each topic, since lists are long and commands frequent."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Remembering:
         raise NotImplementedError
 
 
-class PermissionDocument(Remembering):
+class PermissionDocument(PermitCache):
     """The permissions of a user, from a document.
 
     Args:
@@ -133,10 +133,10 @@ class PermissionDocument(Remembering):
         *,
         logon: Permit | None,
         replication: Permit | None,
-        topics: Sequence[Rule],
-        paths: Sequence[Rule],
-        replicated: Sequence[Rule],
-        instances: Sequence[Rule] | None = None,
+        topics: Sequence[PermissionRule],
+        paths: Sequence[PermissionRule],
+        replicated: Sequence[PermissionRule],
+        instances: Sequence[PermissionRule] | None = None,
         user_name: str | None = None,
     ) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class PermissionDocument(Remembering):
         return permit is not None and permit.allowed
 
     def find(self, permission: Permission, resource: str) -> Permit | None:
-        """See `Remembering`."""
+        """See `PermitCache`."""
         match permission:
             case Permission.LOGON:
                 return self._logon
@@ -172,7 +172,7 @@ class PermissionDocument(Remembering):
                 return _first(self._paths, resource, lambda one: _whole(one.read))
 
 
-def _first(rules: Iterable[Rule], resource: str, says: Callable[[Rule], Permit]) -> Permit | None:
+def _first(rules: Iterable[PermissionRule], resource: str, says: Callable[[PermissionRule], Permit]) -> Permit | None:
     """Return the permit of the first rule that matches a resource; None if none does.
 
     Where a match cannot be decided, later rules do not apply: the undecided one may be a refusal.
@@ -194,7 +194,7 @@ def _whole(permit: Permit) -> Permit:
 
 
 def make_document(
-    content: dict[str, Any], functions: Functions, say: Callable[[Place], str] = name_place
+    content: dict[str, Any], functions: Functions, say: Callable[[DocumentPath], str] = name_place
 ) -> PermissionDocument:
     """Make permissions from a document that has been parsed as JSON.
 
@@ -206,7 +206,7 @@ def make_document(
     Raises:
         DocumentError: it cannot be used.
     """
-    reading = _Reading(functions, say)
+    reading = _DocumentReader(functions, say)
     _refuse_unknown((), content, KNOWN_FIELDS)
     user_name = content.get("user_name")
     if user_name is not None and not isinstance(user_name, str):
@@ -222,7 +222,7 @@ def make_document(
     )
 
 
-def _refuse_unknown(place: Place, content: dict[str, Any], known: frozenset[str]) -> None:
+def _refuse_unknown(place: DocumentPath, content: dict[str, Any], known: frozenset[str]) -> None:
     for name in content:
         if name not in known:
             expected = ", ".join(sorted(known))
@@ -233,12 +233,12 @@ def _list(content: dict[str, Any], name: str) -> list[Any]:
     value = content.get(name, [])
     if not isinstance(value, list):
         raise DocumentError("expected a list", (name,))
-    if len(value) > MOST_ENTRIES:
-        raise DocumentError(f"it has {len(value)} entries, and may have {MOST_ENTRIES}", (name,))
+    if len(value) > MAX_PERMISSION_RULES:
+        raise DocumentError(f"it has {len(value)} entries, and may have {MAX_PERMISSION_RULES}", (name,))
     return value
 
 
-def _selector(place: Place, name: object) -> TopicSelector:
+def _selector(place: DocumentPath, name: object) -> TopicSelector:
     if not isinstance(name, str):
         raise DocumentError("expected a name or a regular expression", place)
     try:
@@ -248,7 +248,7 @@ def _selector(place: Place, name: object) -> TopicSelector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _DocumentReader:
     """Reads the parts of a document.
 
     Attributes:
@@ -257,7 +257,7 @@ class _Reading:
     """
 
     functions: Functions
-    say: Callable[[Place], str]
+    say: Callable[[DocumentPath], str]
 
     def flag(self, content: dict[str, Any], name: str) -> Permit | None:
         if name not in content:
@@ -267,9 +267,9 @@ class _Reading:
             raise DocumentError(f"expected true or false, not {value!r:.100}", (name,))
         return Permit(value, rule=f"{self.say((name,))} is {_word(value)}")
 
-    def names(self, content: dict[str, Any], name: str) -> list[Rule]:
+    def names(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
         return [
-            Rule(
+            PermissionRule(
                 _selector((name, number), entry),
                 Permit(True, rule=f"{self.say((name, number))} is {entry}"),
                 NO_RULE,
@@ -277,15 +277,15 @@ class _Reading:
             for number, entry in enumerate(_list(content, name))
         ]
 
-    def rules(self, content: dict[str, Any], name: str) -> list[Rule]:
+    def rules(self, content: dict[str, Any], name: str) -> list[PermissionRule]:
         return [
             self._rule((name, number), entry) for number, entry in enumerate(_list(content, name))
         ]
 
-    def _rule(self, place: Place, entry: object) -> Rule:
+    def _rule(self, place: DocumentPath, entry: object) -> PermissionRule:
         if not isinstance(entry, dict):
             raise DocumentError("expected an object with topic, read and write", place)
-        _refuse_unknown(place, entry, KNOWN_OF_RULE)
+        _refuse_unknown(place, entry, RULE_FIELDS)
         if "topic" not in entry:
             raise DocumentError("topic is missing", place)
         topics = _selector((*place, "topic"), entry["topic"])
@@ -293,9 +293,9 @@ class _Reading:
         write = self._permit(place, "write", entry)
         if entry.get("select") is not None:
             read = _selected((*place, "select"), read, entry["select"])
-        return Rule(topics, read, write)
+        return PermissionRule(topics, read, write)
 
-    def _permit(self, entry_place: Place, name: str, entry: dict[str, Any]) -> Permit:
+    def _permit(self, entry_place: DocumentPath, name: str, entry: dict[str, Any]) -> Permit:
         place = (*entry_place, name)
         if name not in entry:
             return Permit(False, rule=f"{self.say(entry_place)} has no {name}")
@@ -305,7 +305,7 @@ class _Reading:
         if not isinstance(value, str):
             raise DocumentError("expected true, false or a filter", place)
         try:
-            found = parse(value, Kind.FILTER, self.functions)
+            found = parse(value, ContextKind.FILTER, self.functions)
         except ExpressionError as error:
             raise DocumentError(str(error), place) from None
         rule = f"{self.say(place)} is {value}"
@@ -316,7 +316,7 @@ def _word(value: bool) -> str:
     return str(value).lower()
 
 
-def _selected(place: Place, permit: Permit, value: object) -> Permit:
+def _selected(place: DocumentPath, permit: Permit, value: object) -> Permit:
     if not isinstance(value, str):
         raise DocumentError("expected a list of fields, as -/,+/id", place)
     try:

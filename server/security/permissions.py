@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
 
 
 class Permission(Enum):
@@ -45,7 +45,7 @@ class Permit:
     allowed: bool
     filter: Expr | None = None
     filter_text: str = ""
-    select: Selection | None = None
+    select: FieldSelection | None = None
     select_text: str = ""
     rule: str = ""
     is_undecided: bool = False
@@ -96,7 +96,7 @@ class Permissions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class ConstantPermissions:
     """Returns the same permit for every operation."""
 
     answer: Permit
@@ -113,8 +113,8 @@ class Same:
         """See `Permissions`."""
 
 
-STRANGER: Final = Permit(False, rule="no logon has said what the user may do")
+UNKNOWN_USER_PERMIT: Final = Permit(False, rule="no logon has said what the user may do")
 """The permit while the permissions of a user are unknown: a new logon may provide them."""
 
-EVERYTHING: Final = Same(UNLIMITED)
-NOTHING: Final = Same(Permit(False))
+ALL_PERMISSIONS: Final = ConstantPermissions(UNLIMITED)
+NO_PERMISSIONS: Final = ConstantPermissions(Permit(False))

@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from server.security.async_worker import Desk
-from server.security.cookies import Sessions
-from server.security.deferred import mapped, when_decided
+from server.security.async_worker import AsyncWorker
+from server.security.cookies import CookieSessions
+from server.security.deferred import mapped, on_answer
 from server.security.failed_logons import FailedLogons
-from server.security.http_entitlement.modules import WebServices
-from server.security.modules import OPEN, Surroundings
-from server.security.permissions import EVERYTHING, NOTHING
+from server.security.http_entitlement.modules import HttpEntitlementServices
+from server.security.modules import OPEN, SecurityModuleServices
+from server.security.permissions import ALL_PERMISSIONS, NO_PERMISSIONS
 from server.security.users.files import UsersFiles
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec
     from server.expressions.functions.registry import Functions
-    from server.security.authentication import Authenticator, Exchange
-    from server.security.deferred import Later
+    from server.security.authentication import LogonAuthenticator, LogonExchange
+    from server.security.deferred import AnswerOrFuture
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permission, Permissions, Permit
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 
-class Forgetful(Protocol):
+class PermissionCache(Protocol):
     """A cache of users' permissions."""
 
     def forget(self, user: str | None = None) -> None:
@@ -41,7 +41,7 @@ class Forgetful(Protocol):
 
 
 @dataclass(slots=True)
-class Switches:
+class SecuritySwitches:
     """The state of both switches, for all transports of an instance, and the modules behind them.
 
     Attributes:
@@ -60,18 +60,18 @@ class Switches:
 
     authentication: bool = True
     entitlement: bool = True
-    authenticators: list[tuple[str, Authenticator]] = field(default_factory=list)
-    entitlements: list[tuple[str, Forgetful]] = field(default_factory=list)
-    desk: Desk = field(default_factory=Desk)
+    authenticators: list[tuple[str, LogonAuthenticator]] = field(default_factory=list)
+    entitlements: list[tuple[str, PermissionCache]] = field(default_factory=list)
+    desk: AsyncWorker = field(default_factory=AsyncWorker)
     failed_logons: FailedLogons = field(default_factory=FailedLogons)
     users_files: UsersFiles = field(default_factory=UsersFiles)
-    sessions: Sessions = field(default_factory=Sessions)
-    web_services: WebServices = field(default_factory=WebServices)
+    sessions: CookieSessions = field(default_factory=CookieSessions)
+    web_services: HttpEntitlementServices = field(default_factory=HttpEntitlementServices)
     reset: Callable[[str, str], None] = field(default=lambda _transport, _user: None)
 
     def surroundings(
-        self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: Log
-    ) -> Surroundings:
+        self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: ServerLog
+    ) -> SecurityModuleServices:
         """Return the dependencies of the modules of a transport.
 
         Args:
@@ -80,7 +80,7 @@ class Switches:
             functions: the functions of filters.
             log: receives their log entries.
         """
-        return Surroundings(
+        return SecurityModuleServices(
             modules,
             functions,
             log,
@@ -93,7 +93,7 @@ class Switches:
         )
 
     def switched(
-        self, transport: str, authenticator: Authenticator, entitlement: Entitlement
+        self, transport: str, authenticator: LogonAuthenticator, entitlement: Entitlement
     ) -> tuple[SwitchedAuthenticator, SwitchedEntitlement]:
         """Return wrappers for the modules of a transport, and register them."""
         standing = (
@@ -126,15 +126,15 @@ class Switches:
 class SwitchedAuthenticator:
     """Delegates to a module while authentication is on."""
 
-    module: Authenticator
-    switches: Switches
+    module: LogonAuthenticator
+    switches: SecuritySwitches
 
-    def begin(self) -> Exchange:
-        """See `Authenticator`."""
+    def begin(self) -> LogonExchange:
+        """See `LogonAuthenticator`."""
         return (self.module if self.switches.authentication else OPEN).begin()
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         self.module.forget()
 
 
@@ -146,17 +146,17 @@ class SwitchedEntitlement:
         switches: has the state of the switch.
     """
 
-    def __init__(self, module: Entitlement, switches: Switches) -> None:
+    def __init__(self, module: Entitlement, switches: SecuritySwitches) -> None:
         self._module = module
         self._switches = switches
 
-    def enter(self, user: str) -> Later[Permissions]:
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         if not self._switches.entitlement:
-            return _Switched(user, self._module, self._switches, None)
+            return _SwitchedPermissions(user, self._module, self._switches, None)
         return mapped(
             self._module.enter(user),
-            lambda inner: _Switched(user, self._module, self._switches, inner),
+            lambda inner: _SwitchedPermissions(user, self._module, self._switches, inner),
         )
 
     def forget(self, user: str | None = None) -> None:
@@ -164,7 +164,7 @@ class SwitchedEntitlement:
         self._module.forget(user)
 
 
-class _Switched:
+class _SwitchedPermissions:
     """The permissions of a user: those of the module while entitlement is on, all while it is off.
 
     Args:
@@ -175,7 +175,7 @@ class _Switched:
     """
 
     def __init__(
-        self, user: str, module: Entitlement, switches: Switches, inner: Permissions | None
+        self, user: str, module: Entitlement, switches: SecuritySwitches, inner: Permissions | None
     ) -> None:
         self._user = user
         self._module = module
@@ -187,11 +187,11 @@ class _Switched:
     def permit(self, permission: Permission, resource: str) -> Permit:
         """See `Permissions`."""
         if not self._switches.entitlement:
-            return EVERYTHING.answer
+            return ALL_PERMISSIONS.answer
         if not self._has_asked:
             self._has_asked = True
-            when_decided(self._module.enter(self._user), self._take)
-        return (self._inner or NOTHING).permit(permission, resource)
+            on_answer(self._module.enter(self._user), self._take)
+        return (self._inner or NO_PERMISSIONS).permit(permission, resource)
 
     def is_instance(self, name: str) -> bool | None:
         """See `Permissions`."""

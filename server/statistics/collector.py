@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from server.statistics.sample import Entry, Sample, Source
+from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSource
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Slices
+    from server.util.log_protocol import ServerLog
+    from server.util.task import TaskScheduler
 
 SLICE_SECONDS: Final = 0.000_5
 """How long entries are read before other tasks run."""
@@ -26,7 +26,7 @@ _TAKEN_AT_ONCE: Final = 8
 """Entries that are read between two looks at the clock: some microseconds each at most."""
 
 
-class Collector:
+class StatisticsCollector:
     """Takes samples.
 
     Args:
@@ -45,15 +45,15 @@ class Collector:
     def __init__(
         self,
         interval: float,
-        take: Callable[[Sample], None],
-        turns: Slices,
+        take: Callable[[StatisticsSample], None],
+        turns: TaskScheduler,
         clock: Clock,
         elapsed: Callable[[], float],
-        log: Log,
+        log: ServerLog,
     ) -> None:
         self.lag = 0.0
         self.skipped = 0
-        self._sources: Sequence[Source] = ()
+        self._sources: Sequence[StatisticsSource] = ()
         self._interval = interval
         self._take = take
         self._turns = turns
@@ -65,7 +65,7 @@ class Collector:
         self._cancel: Callable[[], None] | None = None
         self._left: Iterator[None] | None = None  # the rest of the sample under way
 
-    def start(self, sources: Sequence[Source]) -> None:
+    def start(self, sources: Sequence[StatisticsSource]) -> None:
         """Take a sample now, and one per Interval from now on.
 
         Args:
@@ -83,11 +83,11 @@ class Collector:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "", "statistics"
 
     def step(self) -> bool:
-        """Read some more entries of the sample. See `Sliced.step`."""
+        """Read some more entries of the sample. See `EngineTask.step`."""
         if self._left is None:
             return False
         end = self._elapsed() + SLICE_SECONDS
@@ -115,7 +115,7 @@ class Collector:
         taken_at = self._clock.now()
         entries = {}
         for source in self._sources:
-            taken = entries[source.resource.path] = list[Entry]()
+            taken = entries[source.resource.path] = list[StatisticsEntry]()
             try:
                 found, count = source.entries(), -1
                 while len(taken) > count:
@@ -124,9 +124,9 @@ class Collector:
                     yield
             except Exception as error:  # a defect: the other resources are still of interest
                 self._tell(source, error)
-        self._take(Sample(taken_at, elapsed, entries))
+        self._take(StatisticsSample(taken_at, elapsed, entries))
 
-    def _tell(self, source: Source, error: Exception) -> None:
+    def _tell(self, source: StatisticsSource, error: Exception) -> None:
         """Log once that entries of a resource could not be read."""
         path = source.resource.path
         if path not in self._failed:

@@ -15,11 +15,11 @@ from server.statistics.schema import Resource
 
 _MOVED: Final = "static_id + ?"
 
-Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+SqlStatement: TypeAlias = tuple[str, tuple[Any, ...]]
 """With its values."""
 
 
-def statements(connection: sqlite3.Connection) -> Iterator[Statement]:
+def statements(connection: sqlite3.Connection) -> Iterator[SqlStatement]:
     """Yield the statements, which have to be executed one by one."""
     samples, lives = layout.SAMPLES, layout.LIVES
     newest = f"SELECT max(timestamp) FROM target.{samples}"
@@ -36,7 +36,7 @@ def statements(connection: sqlite3.Connection) -> Iterator[Statement]:
     yield f"INSERT OR REPLACE INTO target.{samples} SELECT timestamp, tier FROM main.{samples}", ()
 
 
-def _static(resource: Resource, offset: int) -> Statement:
+def _static(resource: Resource, offset: int) -> SqlStatement:
     table = layout.static(resource)
     fixed = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
     is_numbered = resource == LIFETIMES
@@ -46,7 +46,7 @@ def _static(resource: Resource, offset: int) -> Statement:
     return f"INSERT INTO target.{table}(static_id, oid{fixed}) {moved}", values
 
 
-def _dynamic(resource: Resource, offset: int) -> Statement:
+def _dynamic(resource: Resource, offset: int) -> SqlStatement:
     table = layout.dynamic(resource)
     moving = "".join(f", {layout.quoted(one.name)}" for one in resource.moving)
     moved = f"SELECT timestamp, {_MOVED}{moving} FROM main.{table}"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
 from server.statistics import copy_database, layout
 from server.statistics.resources import LIFETIMES
-from server.statistics.sample import Entry, Snapshot
-from server.statistics.schema import Field, Resource, Value
+from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
+from server.statistics.schema import ResourceField, Resource, StatisticValue
 from server.statistics.shared_index import SharedIndex
 from server.util.file_lock import FileInUseError, lock, version_mismatch
 
@@ -42,8 +42,8 @@ _VACUUM_PAGES: Final = 512
 
 _MOST_LIFETIMES: Final = 1_000
 
-_Values: TypeAlias = tuple[Value, ...]
-_Alive: TypeAlias = dict[str, tuple[_Values, int]]
+_Values: TypeAlias = tuple[StatisticValue, ...]
+_LiveEntries: TypeAlias = dict[str, tuple[_Values, int]]
 _NEVER: Final = object()
 
 
@@ -51,12 +51,12 @@ class ForeignDatabaseError(Exception):
     """A file is a database that cannot be continued. The text says why."""
 
 
-class LaterDatabaseError(Exception):
+class DatabaseVersionError(Exception):
     """A file is a database of a later version of this program. The text says so."""
 
 
 @dataclass(slots=True)
-class _Writing:
+class _ResourceWriter:
     """The statements and the state for writing the samples of one resource.
 
     Attributes:
@@ -68,10 +68,10 @@ class _Writing:
     insert_dynamic: str
     moving: Callable[[_Values], _Values]
     next_id: int
-    alive: _Alive
+    alive: _LiveEntries
 
 
-class Database:
+class StatisticsDatabase:
     """One database.
 
     Args:
@@ -90,7 +90,7 @@ class Database:
         self.connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         self._index = None if path == MEMORY else SharedIndex(path)
         self._newest: int | None = None
-        self._writings: list[_Writing] = []
+        self._writings: list[_ResourceWriter] = []
         try:
             self._prepare(indexed=indexed)
             self._find_out()
@@ -99,7 +99,7 @@ class Database:
             raise
         self._identity = self._file_identity()
 
-    def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
+    def write(self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot) -> None:
         """Write a sample.
 
         Args:
@@ -109,7 +109,7 @@ class Database:
         Raises:
             sqlite3.Error: it cannot be written, and has not been.
         """
-        alive: list[_Alive] = []
+        alive: list[_LiveEntries] = []
         with self.transaction():
             for writing in self._writings:
                 path = writing.resource.path
@@ -123,11 +123,11 @@ class Database:
             writing.alive = now
         self._newest = snapshot.timestamp
 
-    def _write_lives(self, writing: _Writing, entries: list[Entry], timestamp: int) -> _Alive:
+    def _write_lives(self, writing: _ResourceWriter, entries: list[StatisticsEntry], timestamp: int) -> _LiveEntries:
         """Record which entries are new, and which are gone; return those of this sample."""
         before = writing.alive
-        alive: _Alive = {}
-        began: list[tuple[int, Entry]] = []
+        alive: _LiveEntries = {}
+        began: list[tuple[int, StatisticsEntry]] = []
         for entry in {entry.id: entry for entry in entries}.values():
             fixed, static_id = before.get(entry.id, (_NEVER, 0))
             if fixed is not entry.fixed and fixed != entry.fixed:
@@ -153,7 +153,7 @@ class Database:
         return alive
 
     def _write_values(
-        self, writing: _Writing, alive: _Alive, entries: Mapping[str, _Values], timestamp: int
+        self, writing: _ResourceWriter, alive: _LiveEntries, entries: Mapping[str, _Values], timestamp: int
     ) -> None:
         moving = writing.moving
         self.connection.executemany(
@@ -180,7 +180,7 @@ class Database:
             self.connection.execute(f"DELETE FROM {static} WHERE static_id <= ?", (oldest,))
             self.connection.execute(f"DELETE FROM {dynamic} WHERE static_id <= ?", (oldest,))
 
-    def take_over(self, other: Database) -> int:
+    def take_over(self, other: StatisticsDatabase) -> int:
         """Copy the contents of a database in memory to this file.
 
         Returns:
@@ -290,7 +290,7 @@ class Database:
             raise ForeignDatabaseError("it has not been made by this program")
         elif (version := self._pragma("user_version")) != layout.FORMAT:
             why = version_mismatch(version, layout.FORMAT)
-            raise LaterDatabaseError(why) if version > layout.FORMAT else ForeignDatabaseError(why)
+            raise DatabaseVersionError(why) if version > layout.FORMAT else ForeignDatabaseError(why)
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("PRAGMA secure_delete = OFF").fetchall()
@@ -302,7 +302,7 @@ class Database:
                 for table, needed, fields in layout.expected_columns(resource):
                     self._add_columns(table, needed, fields)
 
-    def _add_columns(self, table: str, needed: frozenset[str], fields: Iterable[Field]) -> None:
+    def _add_columns(self, table: str, needed: frozenset[str], fields: Iterable[ResourceField]) -> None:
         there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
         if not there >= needed:
             raise ForeignDatabaseError(f"its table {table} has no {', '.join(needed - there)}")
@@ -314,11 +314,11 @@ class Database:
         self._newest = self._number(f"SELECT max(timestamp) FROM {layout.SAMPLES}")
         self._writings = [self._writing(one) for one in layout.RECORDED if one != LIFETIMES]
 
-    def _writing(self, resource: Resource) -> _Writing:
+    def _writing(self, resource: Resource) -> _ResourceWriter:
         """Read the state of a resource, with the entries alive when the last sample was written."""
         static = layout.static(resource)
         names = "".join(f", {layout.quoted(one.name)}" for one in resource.fixed)
-        alive: _Alive = {
+        alive: _LiveEntries = {
             row[1]: (tuple("" if one is None else one for one in row[2:]), row[0])
             for row in self.connection.execute(
                 f"SELECT static_id, oid{names} FROM {layout.LIVES} CROSS JOIN {static}"
@@ -327,7 +327,7 @@ class Database:
             )
         }
         places = [resource.fields.index(one) for one in resource.moving]
-        return _Writing(
+        return _ResourceWriter(
             resource,
             layout.insert_static(resource),
             layout.insert_dynamic(resource),

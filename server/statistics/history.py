@@ -16,17 +16,17 @@ from typing import Final
 
 from server.statistics import layout
 from server.statistics.resources import LIFETIMES
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Kind, Resource, Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import MeasurementKind, Resource, StatisticValue
 
 PAGE: Final = 10_000
 """Values per read."""
 
-ALWAYS: Final = 1 << 62
+MAX_TIMESTAMP: Final = 1 << 62
 """Later than any timestamp."""
 
 
-class History:
+class StatisticsHistory:
     """The recorded samples.
 
     Args:
@@ -40,7 +40,7 @@ class History:
         self._connection = connection
         self.queries = 0
 
-    def timestamps(self, first: int = 0, last: int = ALWAYS, limit: int = PAGE) -> list[int]:
+    def timestamps(self, first: int = 0, last: int = MAX_TIMESTAMP, limit: int = PAGE) -> list[int]:
         """Return the timestamps of samples, from `first` to `last`, both included.
 
         Raises:
@@ -60,9 +60,9 @@ class History:
         entry: str,
         name: str,
         first: int = 0,
-        last: int = ALWAYS,
+        last: int = MAX_TIMESTAMP,
         limit: int = PAGE,
-    ) -> list[tuple[int, Value]]:
+    ) -> list[tuple[int, StatisticValue]]:
         """Return a field's values over time.
 
         Args:
@@ -80,7 +80,7 @@ class History:
         found = self._connection.execute(_values_query(resource, name), (entry, first, last, limit))
         return [(timestamp, "" if value is None else value) for timestamp, value in found]
 
-    def snapshot(self, timestamp: int) -> Snapshot | None:
+    def snapshot(self, timestamp: int) -> StatisticsSnapshot | None:
         """Return the snapshot of a sample; None if none was taken at that moment, or it is gone.
 
         Resources without a table are not in it.
@@ -90,7 +90,7 @@ class History:
         """
         if not self.timestamps(timestamp, timestamp):
             return None
-        entries: dict[str, Mapping[str, tuple[Value, ...]]] = {}
+        entries: dict[str, Mapping[str, tuple[StatisticValue, ...]]] = {}
         for resource in layout.RECORDED:
             found = self._connection.execute(_moment_query(resource), (timestamp,))
             rows = {
@@ -98,7 +98,7 @@ class History:
             }
             if rows:
                 entries[resource.path] = rows
-        return Snapshot(timestamp, entries)
+        return StatisticsSnapshot(timestamp, entries)
 
 
 @cache
@@ -106,7 +106,7 @@ def _values_query(resource: Resource, name: str) -> str:
     """Return the query for one field; it takes the id, the first and last moment and a limit."""
     [field] = [field for field in resource.fields if field.name == name]
     static, dynamic = layout.static(resource), layout.dynamic(resource)
-    value = f"{'s' if field.kind is Kind.FIXED else 'd'}.{layout.quoted(name)}"
+    value = f"{'s' if field.kind is MeasurementKind.FIXED else 'd'}.{layout.quoted(name)}"
     if resource == LIFETIMES:
         return (
             f"SELECT d.timestamp, {value} FROM {static} AS s"
@@ -142,7 +142,7 @@ def _moment_query(resource: Resource) -> str:
     )
 
 
-def lifetimes(connection: sqlite3.Connection, most: int) -> list[tuple[str, tuple[Value, ...]]]:
+def lifetimes(connection: sqlite3.Connection, most: int) -> list[tuple[str, tuple[StatisticValue, ...]]]:
     """Return the newest events in the life of the instance, with their ids, in their order.
 
     Raises:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.statistics.host_resources import HOST, HOST_CPUS, HOST_DISKS, HOST_MEMORY, HOST_NETWORK
-from server.statistics.sample import Entry, Source
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsEntry, StatisticsSource
+from server.statistics.schema import Resource, StatisticValue
 
 PROC: Final = Path("/proc")
 
@@ -33,14 +33,14 @@ _ALWAYS_FULL: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
 """Read-only file systems; that they are full means nothing."""
 
 
-def host_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
+def host_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[StatisticsSource]:
     """Return the sources of the host's figures.
 
     Args:
         proc: the path of /proc.
         clock: seconds, monotonic.
     """
-    return [HostName(), Cpus(proc), Disks(proc, clock), Memory(proc), Network(proc)]
+    return [HostName(), HostCpus(proc), HostDisks(proc, clock), HostMemory(proc), HostNetwork(proc)]
 
 
 class HostName:
@@ -49,14 +49,14 @@ class HostName:
     resource: Resource = HOST
 
     def __init__(self) -> None:
-        self._fixed: tuple[Value, ...] = (socket.gethostname(),)
+        self._fixed: tuple[StatisticValue, ...] = (socket.gethostname(),)
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
-        yield Entry("", self._fixed, ())
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
+        yield StatisticsEntry("", self._fixed, ())
 
 
-class _Times(NamedTuple):
+class _CpuTimes(NamedTuple):
     """The time that a processor has spent so far, in ticks of its clock."""
 
     idle: int
@@ -65,10 +65,10 @@ class _Times(NamedTuple):
     user: int
 
 
-_BEGINNING: Final = _Times(0, 0, 0, 0)
+_BEGINNING: Final = _CpuTimes(0, 0, 0, 0)
 
 
-class Cpus:
+class HostCpus:
     """host/cpus: the shares of each processor's time, and of all.
 
     At the first reading they are those since the host was started, so that an idle processor does
@@ -82,30 +82,30 @@ class Cpus:
 
     def __init__(self, proc: Path) -> None:
         self._path = proc / "stat"
-        self._before: Mapping[str, _Times] = {}
+        self._before: Mapping[str, _CpuTimes] = {}
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         now = dict(map(_cpu, (line for line in _lines(self._path) if line.startswith("cpu"))))
         for name, times in (now or {"all": _BEGINNING}).items():
-            yield Entry(name, (), _shares(times, self._before.get(name, _BEGINNING)))
+            yield StatisticsEntry(name, (), _shares(times, self._before.get(name, _BEGINNING)))
         self._before = now
 
 
-def _cpu(line: str) -> tuple[str, _Times]:
+def _cpu(line: str) -> tuple[str, _CpuTimes]:
     name, *fields = line.split()
     user, nice, system, idle, iowait, irq, softirq, steal = (*map(int, fields[:8]), *[0] * 8)[:8]
-    times = _Times(idle, iowait, system + irq + softirq + steal, user + nice)
+    times = _CpuTimes(idle, iowait, system + irq + softirq + steal, user + nice)
     return "all" if name == "cpu" else name, times
 
 
-def _shares(now: _Times, before: _Times) -> tuple[float, ...]:
+def _shares(now: _CpuTimes, before: _CpuTimes) -> tuple[float, ...]:
     grown = [max(0, new - old) for new, old in zip(now, before, strict=True)]
     whole = sum(grown)
     return tuple(100 * one / whole if whole else 0.0 for one in grown)
 
 
-class Memory:
+class HostMemory:
     """host/memory.
 
     Args:
@@ -116,10 +116,10 @@ class Memory:
 
     def __init__(self, proc: Path) -> None:
         self._path = proc / "meminfo"
-        self._fixed: tuple[Value, ...] = ()
+        self._fixed: tuple[StatisticValue, ...] = ()
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         known = dict(map(_memory, _lines(self._path)))
         total = known.get("MemTotal", 0) or _total_memory()
         free, buffers, cached = (known.get(name, 0) for name in ("MemFree", "Buffers", "Cached"))
@@ -135,7 +135,7 @@ class Memory:
             total - free if known else 0,
             known.get("SwapFree", 0),
         )
-        yield Entry("", self._fixed, moving)
+        yield StatisticsEntry("", self._fixed, moving)
 
 
 def _memory(line: str) -> tuple[str, int]:
@@ -150,7 +150,7 @@ def _total_memory() -> int:
         return 0
 
 
-class Network:
+class HostNetwork:
     """host/network: the interfaces.
 
     Args:
@@ -162,12 +162,12 @@ class Network:
     def __init__(self, proc: Path) -> None:
         self._path = proc / "self" / "net" / "dev"
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         for line in _lines(self._path):
             name, _, rest = line.rpartition(":")
             if name:
-                yield Entry(safe_id(name.strip()), (), _traffic([*map(int, rest.split())]))
+                yield StatisticsEntry(safe_id(name.strip()), (), _traffic([*map(int, rest.split())]))
 
 
 def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
@@ -178,7 +178,7 @@ def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
     return bytes_in, bytes_out, errors, packets_in, packets_out
 
 
-class _Activity(NamedTuple):
+class _DiskActivity(NamedTuple):
     """The totals of a disk, times in milliseconds."""
 
     reads: int = 0
@@ -199,7 +199,7 @@ class _Mount(NamedTuple):
     source: str
 
 
-class Disks:
+class HostDisks:
     """host/disks: the disks on which file systems are mounted.
 
     A disk that is mounted in several places has one entry, with the first of them. The root of a
@@ -218,20 +218,20 @@ class Disks:
         self._activity = proc / "diskstats"
         self._clock = clock
         self._read_at = 0.0
-        self._before: Mapping[str, _Activity] = {}
-        self._fixed: dict[str, tuple[Value, ...]] = {}
+        self._before: Mapping[str, _DiskActivity] = {}
+        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         now = self._clock()
         seconds, self._read_at = now - self._read_at, now
         known = {device: (name, did) for device, name, did in map(_disk, _lines(self._activity))}
-        shown: dict[str, _Activity] = {}
+        shown: dict[str, _DiskActivity] = {}
         for mount in map(_mount, _lines(self._mounts)):
             found = known.get(mount.device) or known.get(_device_of(mount.source))
             if mount.kind in _ALWAYS_FULL or not (found or mount.point == "/"):
                 continue
-            name, activity = found or (mount.kind, _Activity())
+            name, activity = found or (mount.kind, _DiskActivity())
             name = safe_id(name)
             if name in shown:
                 continue
@@ -239,14 +239,14 @@ class Disks:
             if self._fixed.get(name) != (mount.point,):
                 self._fixed[name] = (mount.point,)
             before = self._before.get(name, activity)
-            yield Entry(name, self._fixed[name], _usage(mount.point, activity, before, seconds))
+            yield StatisticsEntry(name, self._fixed[name], _usage(mount.point, activity, before, seconds))
         self._before = shown
 
 
 def _usage(
-    mount_point: str, now: _Activity, before: _Activity, seconds: float
-) -> tuple[Value, ...]:
-    def grown(of: Callable[[_Activity], int]) -> int:
+    mount_point: str, now: _DiskActivity, before: _DiskActivity, seconds: float
+) -> tuple[StatisticValue, ...]:
+    def grown(of: Callable[[_DiskActivity], int]) -> int:
         return max(0, of(now) - of(before))
 
     reads, writes = grown(lambda one: one.reads), grown(lambda one: one.writes)
@@ -271,12 +271,12 @@ def free_percent(path: str) -> float:
     return 100 * found.f_bavail / found.f_blocks if found.f_blocks else 0.0
 
 
-def _disk(line: str) -> tuple[str, str, _Activity]:
+def _disk(line: str) -> tuple[str, str, _DiskActivity]:
     major, minor, name, *fields = line.split()
     reads, _, sectors_read, reading, writes, _, sectors_written, writing, in_progress = map(
         int, fields[:9]
     )
-    activity = _Activity(
+    activity = _DiskActivity(
         reads, sectors_read, reading, writes, sectors_written, writing, in_progress
     )
     return f"{major}:{minor}", name, activity

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import LATENCIES
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
     from server.statistics.histograms import Distribution
-    from server.statistics.schema import Resource, Value
+    from server.statistics.schema import Resource, StatisticValue
     from server.util.histogram import Histogram
 
 _SHARE: Final = 0.99
@@ -27,18 +27,18 @@ class LatenciesSource:
 
     def __init__(self, distributions: Iterable[Distribution]) -> None:
         self._growing = [
-            (one.name, (one.about,), _Growing(one.histogram))
+            (one.name, (one.about,), _HistogramDelta(one.histogram))
             for one in distributions
             if one.unit == "microseconds" and not one.entry
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for name, fixed, growing in self._growing:
-            yield Entry(name, fixed, growing.since_last())
+            yield StatisticsEntry(name, fixed, growing.since_last())
 
 
-class _Growing:
+class _HistogramDelta:
     """A histogram, and its values at the last reading."""
 
     def __init__(self, histogram: Histogram) -> None:
@@ -46,7 +46,7 @@ class _Growing:
         self._counts = [0] * len(histogram.counts)
         self._total = 0
 
-    def since_last(self) -> tuple[Value, ...]:
+    def since_last(self) -> tuple[StatisticValue, ...]:
         """Return the moving values of an entry."""
         counts, total = list(self._histogram.counts), self._histogram.total
         new = [now - before for now, before in zip(counts, self._counts, strict=True)]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.statistics.resources import RESOURCES
-from server.statistics.schema import Field, Kind, Resource, Type
+from server.statistics.schema import ResourceField, MeasurementKind, Resource, ColumnType
 from server.util.file_lock import version_mismatch
 
 APPLICATION_ID: Final = 0x414D5047
@@ -115,13 +115,13 @@ def statements(*, indexed: bool) -> Iterator[str]:
     yield from _OWN
 
 
-def expected_columns(resource: Resource) -> Iterator[tuple[str, frozenset[str], tuple[Field, ...]]]:
+def expected_columns(resource: Resource) -> Iterator[tuple[str, frozenset[str], tuple[ResourceField, ...]]]:
     """Yield, for both tables, the name, the columns that are required, and the others."""
     yield static(resource), frozenset({"static_id", "oid"}), resource.fixed
     yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.moving
 
 
-def column(field: Field) -> str:
+def column(field: ResourceField) -> str:
     """Return the declaration of a column."""
     return f"{quoted(field.name)} {field.type.value}"
 
@@ -141,7 +141,7 @@ def average(resource: Resource) -> str | None:
 
     Named values: first and last, the time; kept, the moment.
     """
-    averages = [field for field in resource.moving if field.kind is Kind.INTERVAL_AVERAGE]
+    averages = [field for field in resource.moving if field.kind is MeasurementKind.INTERVAL_AVERAGE]
     if not averages:
         return None
     table = dynamic(resource)
@@ -158,24 +158,24 @@ def average(resource: Resource) -> str | None:
     )
 
 
-def _averaged(field: Field) -> str:
+def _averaged(field: ResourceField) -> str:
     name = quoted(field.name)
-    if field.kind is not Kind.INTERVAL_AVERAGE:
+    if field.kind is not MeasurementKind.INTERVAL_AVERAGE:
         return f"kept.{name}"
-    if field.type is Type.INTEGER:
+    if field.type is ColumnType.INTEGER:
         return f"CAST(round(span.{name}) AS INTEGER)"
     return f"span.{name}"
 
 
-def _insert(table: str, keys: tuple[str, str], fields: Iterable[Field]) -> str:
+def _insert(table: str, keys: tuple[str, str], fields: Iterable[ResourceField]) -> str:
     """Return a statement; an empty text in a column of numbers is written as NULL."""
     fields = tuple(fields)
     names = ", ".join([*keys, *(quoted(field.name) for field in fields)])
     values = ", ".join(
-        ["?", "?", *("?" if field.type is Type.TEXT else "nullif(?, '')" for field in fields)]
+        ["?", "?", *("?" if field.type is ColumnType.TEXT else "nullif(?, '')" for field in fields)]
     )
     return f"INSERT OR REPLACE INTO {table}({names}) VALUES({values})"
 
 
-def _columns(fields: Iterable[Field]) -> str:
+def _columns(fields: Iterable[ResourceField]) -> str:
     return "".join(f", {column(field)}" for field in fields)

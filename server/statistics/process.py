@@ -14,13 +14,13 @@ from typing import Final
 
 from server.statistics.host import PROC
 from server.statistics.resources import CPU, MEMORY
-from server.statistics.sample import Entry, Source
+from server.statistics.sample import StatisticsEntry, StatisticsSource
 from server.statistics.schema import Resource
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-def process_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[Source]:
+def process_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[StatisticsSource]:
     """Return the sources of the process's figures.
 
     Args:
@@ -43,8 +43,8 @@ class ProcessCpu:
         self._clock = clock
         self._before: tuple[float, float, float] | None = None
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         used = limits.getrusage(limits.RUSAGE_SELF)
         now = (self._clock(), used.ru_stime, used.ru_utime)
         at, system, user = self._before or now
@@ -54,7 +54,7 @@ class ProcessCpu:
             100 * max(0.0, one) / seconds if seconds > 0 else 0.0
             for one in (now[1] - system, now[1] - system + now[2] - user, now[2] - user)
         ]
-        yield Entry("", (), tuple(share))
+        yield StatisticsEntry("", (), tuple(share))
 
 
 class ProcessMemory:
@@ -69,10 +69,10 @@ class ProcessMemory:
     def __init__(self, proc: Path) -> None:
         self._path = proc / "self" / "statm"
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         try:
             size, resident, *_ = map(int, self._path.read_text("ascii").split())
         except (OSError, ValueError):
             size = resident = 0
-        yield Entry("", (), (resident * _PAGE, size * _PAGE))
+        yield StatisticsEntry("", (), (resident * _PAGE, size * _PAGE))

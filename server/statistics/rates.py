@@ -14,23 +14,23 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from server.statistics.resources import RESOURCES
-from server.statistics.sample import Entry, Sample, Snapshot
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSnapshot
+from server.statistics.schema import Resource, StatisticValue
 from server.statistics.timestamps import from_unix
 
 _AT_ONCE: Final = 500
 """Entries that are processed before the thread releases the GIL, so that the engine may run."""
 
 
-class _Completed(NamedTuple):
+class _RatedEntry(NamedTuple):
     """An entry, with its rates and all its values."""
 
-    entry: Entry
-    rates: tuple[Value, ...]
-    values: tuple[Value, ...]
+    entry: StatisticsEntry
+    rates: tuple[StatisticValue, ...]
+    values: tuple[StatisticValue, ...]
 
 
-class Completion:
+class EntryRates:
     """Completes the entries of one resource, sample after sample.
 
     An entry that has not changed, as most subscriptions never do, reuses its earlier values.
@@ -43,16 +43,16 @@ class Completion:
         place = {name: at for at, name in enumerate([*fixed, *given, *(one.name for one in rates)])}
         self._counters = tuple(given.index(field.of) for field in rates)
         self._in_order = _picker([place[field.name] for field in resource.fields])
-        self._before: dict[str, _Completed] = {}
+        self._before: dict[str, _RatedEntry] = {}
 
-    def complete(self, entries: list[Entry], seconds: float) -> dict[str, tuple[Value, ...]]:
+    def complete(self, entries: list[StatisticsEntry], seconds: float) -> dict[str, tuple[StatisticValue, ...]]:
         """Return all values by id, in the order of the resource's fields.
 
         Args:
             entries: of this sample.
             seconds: since the sample before; 0 if there is none.
         """
-        now: dict[str, _Completed] = {}
+        now: dict[str, _RatedEntry] = {}
         for number, entry in enumerate(entries):
             if number % _AT_ONCE == _AT_ONCE - 1:
                 time.sleep(0)
@@ -62,11 +62,11 @@ class Completion:
             else:
                 rates = self._rates(entry, before, seconds)
                 values = self._in_order(entry.fixed + entry.moving + rates)
-                now[entry.id] = _Completed(entry, rates, values)
+                now[entry.id] = _RatedEntry(entry, rates, values)
         self._before = now
         return {identity: one.values for identity, one in now.items()}
 
-    def _rates(self, entry: Entry, before: _Completed | None, seconds: float) -> tuple[Value, ...]:
+    def _rates(self, entry: StatisticsEntry, before: _RatedEntry | None, seconds: float) -> tuple[StatisticValue, ...]:
         if seconds <= 0:
             return (0,) * len(self._counters)
         if before is None or before.entry.fixed is not entry.fixed:
@@ -75,35 +75,35 @@ class Completion:
         return tuple(_rate(entry.moving[at], moving[at], seconds) for at in self._counters)
 
 
-def _rate(now: Value, before: Value, seconds: float) -> int:
+def _rate(now: StatisticValue, before: StatisticValue, seconds: float) -> int:
     if isinstance(now, str) or isinstance(before, str):
         return 0  # at least one of them is no number
     return max(0, round((now - before) / seconds))
 
 
-def _picker(places: list[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+def _picker(places: list[int]) -> Callable[[tuple[StatisticValue, ...]], tuple[StatisticValue, ...]]:
     if len(places) == 1:
         [place] = places
         return lambda values: (values[place],)
     return itemgetter(*places)
 
 
-class Rates:
+class SampleRates:
     """Turns samples into snapshots; samples have to come in their order."""
 
     def __init__(self) -> None:
-        self._completions = {one.path: Completion(one) for one in RESOURCES}
+        self._completions = {one.path: EntryRates(one) for one in RESOURCES}
         self._elapsed: float | None = None
         self._timestamp = 0
 
-    def complete(self, sample: Sample) -> Snapshot:
+    def complete(self, sample: StatisticsSample) -> StatisticsSnapshot:
         """Return the snapshot of a sample; no two in a row have the same timestamp."""
         seconds = 0.0 if self._elapsed is None else sample.elapsed - self._elapsed
         self._elapsed = sample.elapsed
         taken_at = from_unix(sample.taken_at)
         self._timestamp = taken_at + 1 if taken_at == self._timestamp else taken_at
-        entries: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
+        entries: Mapping[str, Mapping[str, tuple[StatisticValue, ...]]] = {
             path: self._completions[path].complete(entries, seconds)
             for path, entries in sample.entries.items()
         }
-        return Snapshot(self._timestamp, entries)
+        return StatisticsSnapshot(self._timestamp, entries)

@@ -5,7 +5,7 @@ WAL mode readers do not block the writer. Only a database in memory is read on t
 (`keeper.py`), since there is one connection to it.
 
 The file may be replaced: there is a new one when the old one has been removed or renamed. The
-keeper passes its `Place` to `Reader.read`, and the next question goes there.
+keeper passes its `DatabaseLocation` to `StatisticsReader.read`, and the next question goes there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from server.statistics.history import History
+from server.statistics.history import StatisticsHistory
 
-MOST_QUESTIONS: Final = 1_000
+MAX_PENDING_HISTORY_QUERIES: Final = 1_000
 """Questions that wait to be answered; more are refused."""
 
 _BUSY_SECONDS: Final = 1.0
@@ -34,11 +34,11 @@ _PATIENCE_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
 
 
-class BusyError(Exception):
+class ReaderBusyError(Exception):
     """More questions wait for the database than it can answer in a reasonable time."""
 
 
-class Place(NamedTuple):
+class DatabaseLocation(NamedTuple):
     """A file that can be read.
 
     Attributes:
@@ -50,14 +50,14 @@ class Place(NamedTuple):
     opened: int
 
 
-class Question:
+class HistoryQuery:
     """A question, and the future of its answer."""
 
-    def __init__(self, ask: Callable[[History], Any]) -> None:
+    def __init__(self, ask: Callable[[StatisticsHistory], Any]) -> None:
         self.answer: Final = Future[Any]()
         self._ask = ask
 
-    def put_to(self, history: Callable[[], History]) -> None:
+    def put_to(self, history: Callable[[], StatisticsHistory]) -> None:
         """Execute the question, unless its answer has been cancelled.
 
         Args:
@@ -71,7 +71,7 @@ class Question:
             self.answer.set_exception(error)
 
 
-class Reader:
+class StatisticsReader:
     """Answers questions from a file.
 
     Args:
@@ -81,15 +81,15 @@ class Reader:
         queries: the number of answered questions.
     """
 
-    def __init__(self, hand_on: Callable[[Question], None]) -> None:
+    def __init__(self, hand_on: Callable[[HistoryQuery], None]) -> None:
         self.queries = 0
         self._hand_on = hand_on
-        self._place: Place | None = None
+        self._place: DatabaseLocation | None = None
         self._wake = threading.Condition()
-        self._questions: deque[Question] = deque()
+        self._questions: deque[HistoryQuery] = deque()
         self._is_closing = False
         self._is_recorded = False
-        self._open: tuple[Place, sqlite3.Connection] | None = None
+        self._open: tuple[DatabaseLocation, sqlite3.Connection] | None = None
         self._thread = threading.Thread(target=self._run, name="statistics reader", daemon=True)
 
     @property
@@ -101,7 +101,7 @@ class Reader:
         """Hold back questions until a sample that is about to be published is recorded."""
         self._is_recorded = False
 
-    def read(self, place: Place | None) -> None:
+    def read(self, place: DatabaseLocation | None) -> None:
         """Read from now on from a file, which has the last sample; None for no file."""
         with self._wake:
             self._place = place
@@ -119,14 +119,14 @@ class Reader:
                 self._open[1].interrupt()
             self._wake.wait_for(lambda: self._open is None, _CLOSE_SECONDS)
 
-    def ask(self, question: Question) -> None:
-        """Queue a question; the answer is `BusyError` if too many wait."""
+    def ask(self, question: HistoryQuery) -> None:
+        """Queue a question; the answer is `ReaderBusyError` if too many wait."""
         with self._wake:
             if self._is_closing:
                 question.answer.cancel()
-            elif len(self._questions) >= MOST_QUESTIONS:
+            elif len(self._questions) >= MAX_PENDING_HISTORY_QUERIES:
                 question.answer.set_exception(
-                    BusyError("too many questions wait for the statistics")
+                    ReaderBusyError("too many questions wait for the statistics")
                 )
             else:
                 self._questions.append(question)
@@ -154,7 +154,7 @@ class Reader:
                 question.put_to(partial(self._history, place))
         self._close()
 
-    def _next(self) -> Question | None:
+    def _next(self) -> HistoryQuery | None:
         with self._wake:
             while True:
                 if self._open is not None and self._open[0] != self._place:
@@ -165,7 +165,7 @@ class Reader:
                     return None
                 self._wake.wait()
 
-    def _history(self, place: Place | None) -> History:
+    def _history(self, place: DatabaseLocation | None) -> StatisticsHistory:
         """Return the history of a file, and open the file if needed.
 
         Raises:
@@ -179,9 +179,9 @@ class Reader:
             with self._wake:
                 self._open = place, connection
         self.queries += 1
-        return History(self._open[1])
+        return StatisticsHistory(self._open[1])
 
-    def _recorded_place(self) -> Place | None:
+    def _recorded_place(self) -> DatabaseLocation | None:
         """Wait until the last sample is recorded, if that does not take too long.
 
         Returns:

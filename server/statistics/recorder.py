@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.statistics.database import (
     MEMORY,
-    Database,
+    StatisticsDatabase,
     ForeignDatabaseError,
-    LaterDatabaseError,
+    DatabaseVersionError,
 )
-from server.statistics.history import History
-from server.statistics.reader import Place
-from server.statistics.retention import Thinning
-from server.statistics.sample import Entry, Snapshot
-from server.statistics.schema import Value
+from server.statistics.history import StatisticsHistory
+from server.statistics.reader import DatabaseLocation
+from server.statistics.retention import SampleRetention
+from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
+from server.statistics.schema import StatisticValue
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ _PRIMARY: Final = 0xFF
 _SIDECARS: Final = ("-wal", "-shm", "-journal")
 
 
-class Recording:
+class StatisticsRecorder:
     """Records samples in the file or in memory.
 
     Args:
@@ -55,7 +55,7 @@ class Recording:
     def __init__(
         self,
         path: str,
-        log: Log,
+        log: ServerLog,
         *,
         indexed: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -78,17 +78,17 @@ class Recording:
         return self.database.path == self.path
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> DatabaseLocation | None:
         """The file that can be read; None if samples are recorded in memory."""
         path = self.database.path
-        return None if path == MEMORY else Place(path, self._opened)
+        return None if path == MEMORY else DatabaseLocation(path, self._opened)
 
     @property
     def queries(self) -> int:
         """The number of questions answered from the database."""
         return self._queries + self.history.queries
 
-    def write(self, taken: Mapping[str, list[Entry]], snapshot: Snapshot) -> None:
+    def write(self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot) -> None:
         """Write a sample: to the file if that is possible now, otherwise to memory."""
         if not self.is_in_place and self._clock() >= self._retry_at:
             self._go_back()
@@ -96,7 +96,7 @@ class Recording:
             self._use(self._open())
         self.attempt(lambda database: database.write(taken, snapshot))
 
-    def note_lifetime(self, timestamp: int, values: tuple[Value, ...]) -> None:
+    def note_lifetime(self, timestamp: int, values: tuple[StatisticValue, ...]) -> None:
         """Write an event in the life of the instance."""
         self.attempt(lambda database: database.note_lifetime(timestamp, values))
 
@@ -111,7 +111,7 @@ class Recording:
         """
         return self.attempt(lambda _: self._thinning.step(now))
 
-    def attempt(self, work: Callable[[Database], _T]) -> _T:
+    def attempt(self, work: Callable[[StatisticsDatabase], _T]) -> _T:
         """Call a function with the database; if that fails, call it with one in memory."""
         try:
             return work(self.database)
@@ -127,25 +127,25 @@ class Recording:
             self._go_back()
         self.database.close()
 
-    def _use(self, database: Database) -> None:
+    def _use(self, database: StatisticsDatabase) -> None:
         self._queries += self.history.queries
         self._let_go()
         self.database.close()
         self._use_first(database)
 
-    def _use_first(self, database: Database) -> None:
+    def _use_first(self, database: StatisticsDatabase) -> None:
         self.database = database
         self._opened += 1
-        self.history = History(database.connection)
-        self._thinning = Thinning(database)
+        self.history = StatisticsHistory(database.connection)
+        self._thinning = SampleRetention(database)
 
-    def _open(self) -> Database:
+    def _open(self) -> StatisticsDatabase:
         try:
-            return Database(self.path, indexed=self._indexed)
-        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError) as error:
+            return StatisticsDatabase(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError) as error:
             return self._without(error)
 
-    def _without(self, error: Exception) -> Database:
+    def _without(self, error: Exception) -> StatisticsDatabase:
         """Return the database that replaces a failed one."""
         kind = _kind(error)
         if kind is not None and not self._has_renamed:
@@ -156,14 +156,14 @@ class Recording:
                 return self._open()
         self._log.emit("1B-0001", path=self.path, what=error)
         self._retry_at = self._clock() + RETRY_SECONDS
-        return Database(MEMORY, indexed=self._indexed)
+        return StatisticsDatabase(MEMORY, indexed=self._indexed)
 
     def _go_back(self) -> None:
         """Resume writing to the file, if it is possible."""
         self._retry_at = self._clock() + RETRY_SECONDS
         try:
-            database = Database(self.path, indexed=self._indexed)
-        except (sqlite3.Error, ForeignDatabaseError, LaterDatabaseError):
+            database = StatisticsDatabase(self.path, indexed=self._indexed)
+        except (sqlite3.Error, ForeignDatabaseError, DatabaseVersionError):
             return  # still the failure that has been logged
         try:
             count = database.take_over(self.database)

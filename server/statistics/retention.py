@@ -21,7 +21,7 @@ from server.statistics.resources import LIFETIMES
 from server.statistics.timestamps import SECOND
 
 if TYPE_CHECKING:
-    from server.statistics.database import Database
+    from server.statistics.database import StatisticsDatabase
 
 _MINUTE: Final = 60 * SECOND
 _HOUR: Final = 60 * _MINUTE
@@ -36,7 +36,7 @@ _COMFORTABLE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class RetentionLimits:
     """The limits of age and size.
 
     Attributes:
@@ -49,13 +49,13 @@ class Retention:
     most_bytes: int
 
 
-IN_FILE: Final = Retention(
+IN_FILE: Final = RetentionLimits(
     ((0, _DAY), (_MINUTE, 7 * _DAY), (_HOUR, 366 * _DAY)), most_bytes=4 << 30
 )
-IN_MEMORY: Final = Retention(((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20)
+IN_MEMORY: Final = RetentionLimits(((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20)
 
 
-class Thinning:
+class SampleRetention:
     """Thins out old samples of a database.
 
     Args:
@@ -63,7 +63,7 @@ class Thinning:
         retention: the limits; None for the default of a file or of memory.
     """
 
-    def __init__(self, database: Database, retention: Retention | None = None) -> None:
+    def __init__(self, database: StatisticsDatabase, retention: RetentionLimits | None = None) -> None:
         self._database = database
         if retention is None:
             retention = IN_MEMORY if database.path == MEMORY else IN_FILE
@@ -125,7 +125,7 @@ class Thinning:
             execute(f"UPDATE {layout.SAMPLES} SET tier = ? WHERE timestamp = ?", (tier, kept))
 
 
-def remove(database: Database, before: int, most: int = _REMOVED_AT_ONCE) -> int:
+def remove(database: StatisticsDatabase, before: int, most: int = _REMOVED_AT_ONCE) -> int:
     """Remove some of the samples that are older than a moment.
 
     Args:
@@ -149,7 +149,7 @@ def remove(database: Database, before: int, most: int = _REMOVED_AT_ONCE) -> int
     return len(found)
 
 
-def remove_lifetimes(database: Database, before: int) -> None:
+def remove_lifetimes(database: StatisticsDatabase, before: int) -> None:
     """Remove the starts and shutdowns of lives of the instance that ended before a moment.
 
     Raises:
@@ -168,7 +168,7 @@ def remove_lifetimes(database: Database, before: int) -> None:
         )
 
 
-def _remove_between(database: Database, first: int, last: int) -> None:
+def _remove_between(database: StatisticsDatabase, first: int, last: int) -> None:
     """Remove samples, and entries that lived at no others."""
     execute = database.connection.execute
     execute(f"DELETE FROM {layout.SAMPLES} WHERE timestamp BETWEEN ? AND ?", (first, last))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from server.statistics.schema import Resource, Value
+from server.statistics.schema import Resource, StatisticValue
 
 
-class Entry(NamedTuple):
+class StatisticsEntry(NamedTuple):
     """One entry of a resource.
 
     Attributes:
@@ -21,18 +21,18 @@ class Entry(NamedTuple):
     """
 
     id: str
-    fixed: tuple[Value, ...]
-    moving: tuple[Value, ...]
+    fixed: tuple[StatisticValue, ...]
+    moving: tuple[StatisticValue, ...]
 
 
-class Source(Protocol):
+class StatisticsSource(Protocol):
     """The source of a resource's entries."""
 
     @property
     def resource(self) -> Resource:
         """The resource."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """Yield the present entries.
 
         Other work is done between two entries: iterate over a copy; an entry that is gone meanwhile
@@ -41,7 +41,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class StatisticsSample:
     """The entries of all sources.
 
     Attributes:
@@ -52,11 +52,11 @@ class Sample:
 
     taken_at: float
     elapsed: float
-    entries: Mapping[str, list[Entry]]
+    entries: Mapping[str, list[StatisticsEntry]]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StatisticsSnapshot:
     """A sample that has been completed: with the host's figures, and with rates.
 
     Attributes:
@@ -65,4 +65,4 @@ class Snapshot:
     """
 
     timestamp: int
-    entries: Mapping[str, Mapping[str, tuple[Value, ...]]]
+    entries: Mapping[str, Mapping[str, tuple[StatisticValue, ...]]]

@@ -10,11 +10,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Final, TypeAlias
 
-Value: TypeAlias = str | int | float
+StatisticValue: TypeAlias = str | int | float
 """The value of a field. An empty text stands for no value."""
 
 
-class Kind(Enum):
+class MeasurementKind(Enum):
     """The kind of measurement of a value."""
 
     FIXED = "fixed"
@@ -29,7 +29,7 @@ class Kind(Enum):
     """Over all the time since the instance started."""
 
 
-class Type(Enum):
+class ColumnType(Enum):
     """The type of a value, with SQLite's name."""
 
     TEXT = "TEXT"
@@ -38,7 +38,7 @@ class Type(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ResourceField:
     """One value of each entry of a resource.
 
     Attributes:
@@ -51,8 +51,8 @@ class Field:
     """
 
     name: str
-    kind: Kind
-    type: Type
+    kind: MeasurementKind
+    type: ColumnType
     about: str
     of: str = ""
 
@@ -71,54 +71,54 @@ class Resource:
     path: str
     entry: str
     table: str
-    fields: tuple[Field, ...] = field(repr=False)
+    fields: tuple[ResourceField, ...] = field(repr=False)
 
     @cached_property
-    def fixed(self) -> tuple[Field, ...]:
+    def fixed(self) -> tuple[ResourceField, ...]:
         """The fields that never change."""
-        return tuple(one for one in self.fields if one.kind is Kind.FIXED)
+        return tuple(one for one in self.fields if one.kind is MeasurementKind.FIXED)
 
     @cached_property
-    def moving(self) -> tuple[Field, ...]:
+    def moving(self) -> tuple[ResourceField, ...]:
         """The fields that each sample has anew, including those that are computed from others."""
-        return tuple(one for one in self.fields if one.kind is not Kind.FIXED)
+        return tuple(one for one in self.fields if one.kind is not MeasurementKind.FIXED)
 
     @cached_property
-    def given(self) -> tuple[Field, ...]:
+    def given(self) -> tuple[ResourceField, ...]:
         """Those of the moving fields that come from a source."""
         return tuple(one for one in self.moving if not one.of)
 
 
-TEXT: Final = Type.TEXT
-INTEGER: Final = Type.INTEGER
-REAL: Final = Type.REAL
+TEXT: Final = ColumnType.TEXT
+INTEGER: Final = ColumnType.INTEGER
+REAL: Final = ColumnType.REAL
 
 
-def fixed(name: str, about: str, of_type: Type = TEXT) -> Field:
+def fixed(name: str, about: str, of_type: ColumnType = TEXT) -> ResourceField:
     """Return a field that never changes."""
-    return Field(name, Kind.FIXED, of_type, about)
+    return ResourceField(name, MeasurementKind.FIXED, of_type, about)
 
 
-def snapshot(name: str, about: str, of_type: Type = INTEGER) -> Field:
+def snapshot(name: str, about: str, of_type: ColumnType = INTEGER) -> ResourceField:
     """Return a field with the state at the moment."""
-    return Field(name, Kind.SNAPSHOT, of_type, about)
+    return ResourceField(name, MeasurementKind.SNAPSHOT, of_type, about)
 
 
-def cumulative(name: str, about: str, of_type: Type = INTEGER) -> Field:
+def cumulative(name: str, about: str, of_type: ColumnType = INTEGER) -> ResourceField:
     """Return a field that counts."""
-    return Field(name, Kind.CUMULATIVE, of_type, about)
+    return ResourceField(name, MeasurementKind.CUMULATIVE, of_type, about)
 
 
-def rate(name: str, of: str, about: str) -> Field:
+def rate(name: str, of: str, about: str) -> ResourceField:
     """Return a field with the growth of a cumulative field per second."""
-    return Field(name, Kind.INTERVAL_AVERAGE, INTEGER, about, of)
+    return ResourceField(name, MeasurementKind.INTERVAL_AVERAGE, INTEGER, about, of)
 
 
-def average(name: str, about: str, of_type: Type = REAL) -> Field:
+def average(name: str, about: str, of_type: ColumnType = REAL) -> ResourceField:
     """Return a field with an average over the interval, which its source computes."""
-    return Field(name, Kind.INTERVAL_AVERAGE, of_type, about)
+    return ResourceField(name, MeasurementKind.INTERVAL_AVERAGE, of_type, about)
 
 
-def running(name: str, about: str) -> Field:
+def running(name: str, about: str) -> ResourceField:
     """Return a field with an average over all the time."""
-    return Field(name, Kind.RUNNING_AVERAGE, REAL, about)
+    return ResourceField(name, MeasurementKind.RUNNING_AVERAGE, REAL, about)

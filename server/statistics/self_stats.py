@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from server.statistics.database import MEMORY
 from server.statistics.history import lifetimes
 from server.statistics.resources import LIFETIMES, STATISTICS
-from server.statistics.sample import Entry
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsEntry
+from server.statistics.schema import Resource, StatisticValue
 
 if TYPE_CHECKING:
-    from server.statistics.database import Database
-    from server.statistics.recorder import Recording
+    from server.statistics.database import StatisticsDatabase
+    from server.statistics.recorder import StatisticsRecorder
 
-MOST_LIFETIMES: Final = 100
+MAX_SHOWN_LIFETIMES: Final = 100
 """Events that are shown: the newest ones."""
 
 _CACHE: Final = 2_048_000
@@ -24,7 +24,7 @@ _CACHE: Final = 2_048_000
 _MICROSECONDS: Final = 1_000_000
 
 
-class OwnFigures:
+class SelfStatistics:
     """instance/statistics, as of the sample before.
 
     Args:
@@ -36,7 +36,7 @@ class OwnFigures:
 
     def __init__(self, path: str, interval_ms: int) -> None:
         self._is_in_memory = path == MEMORY
-        self._fixed: tuple[Value, ...] = (path, interval_ms)
+        self._fixed: tuple[StatisticValue, ...] = (path, interval_ms)
         self._size = 0
         self._growth = 0
         self._queries = 0
@@ -45,7 +45,7 @@ class OwnFigures:
         self._samples = 0
         self._whole = 0
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """Yield the one entry."""
         file_size = 0 if self._is_in_memory else self._size
         memory = self._size if self._is_in_memory else min(self._size, _CACHE)
@@ -59,9 +59,9 @@ class OwnFigures:
             self._samples,
             self._whole,
         )
-        yield Entry("", self._fixed, moving)
+        yield StatisticsEntry("", self._fixed, moving)
 
-    def note(self, recording: Recording, *, queries: int, commit: float, whole: float) -> None:
+    def note(self, recording: StatisticsRecorder, *, queries: int, commit: float, whole: float) -> None:
         """Update the figures after a sample has been recorded.
 
         Args:
@@ -87,13 +87,13 @@ class Lifetimes:
     resource: Resource = LIFETIMES
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[StatisticsEntry] = []
 
-    def read(self, database: Database) -> None:
+    def read(self, database: StatisticsDatabase) -> None:
         """Read the recorded events."""
-        found = lifetimes(database.connection, MOST_LIFETIMES)
-        self._entries = [Entry(number, values, ()) for number, values in found]
+        found = lifetimes(database.connection, MAX_SHOWN_LIFETIMES)
+        self._entries = [StatisticsEntry(number, values, ()) for number, values in found]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """Return the newest ones, in their order."""
         return iter(self._entries)

@@ -17,7 +17,7 @@ from server.statistics.resources import (
 from server.statistics.timestamps import to_text
 
 if TYPE_CHECKING:
-    from server.statistics.sample import Snapshot
+    from server.statistics.sample import StatisticsSnapshot
     from server.statistics.schema import Resource
 
 _SIZES: Final = (
@@ -34,7 +34,7 @@ _SIZES: Final = (
 _MOST_SHOWN: Final = 20
 
 
-def sizes(snapshot: Snapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+def sizes(snapshot: StatisticsSnapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """Yield tables of sizes: each has a title, and lines with a name and a number.
 
     Args:
@@ -48,7 +48,7 @@ def sizes(snapshot: Snapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         yield f"{resource.path} at {moment}{shown}", rows
 
 
-def _rows(snapshot: Snapshot, resource: Resource, fields: tuple[str, ...]) -> list[tuple[str, int]]:
+def _rows(snapshot: StatisticsSnapshot, resource: Resource, fields: tuple[str, ...]) -> list[tuple[str, int]]:
     names = [field.name for field in resource.fields]
     places = [names.index(field) for field in fields]
     entries = [

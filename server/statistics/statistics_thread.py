@@ -29,22 +29,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from config_schema.version import AMPS_VERSION
-from server.statistics.rates import Rates
-from server.statistics.reader import MOST_QUESTIONS, BusyError, Question, Reader
-from server.statistics.recorder import Recording
+from server.statistics.rates import SampleRates
+from server.statistics.reader import MAX_PENDING_HISTORY_QUERIES, ReaderBusyError, HistoryQuery, StatisticsReader
+from server.statistics.recorder import StatisticsRecorder
 from server.statistics.retention import remove, remove_lifetimes
-from server.statistics.sample import Entry, Sample, Snapshot, Source
-from server.statistics.self_stats import Lifetimes, OwnFigures
+from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSnapshot, StatisticsSource
+from server.statistics.self_stats import Lifetimes, SelfStatistics
 from server.statistics.timestamps import from_unix, to_text
 
 if TYPE_CHECKING:
-    from server.statistics.history import History
-    from server.util.log_protocol import Log
+    from server.statistics.history import StatisticsHistory
+    from server.util.log_protocol import ServerLog
 
 _T = TypeVar("_T")
 _Job = Callable[[], None]
 
-MOST_SAMPLES: Final = 2
+MAX_PENDING_SAMPLES: Final = 2
 """Samples that wait for the thread; if more come, the oldest is dropped."""
 
 _CLOSE_SECONDS: Final = 10.0
@@ -58,7 +58,7 @@ _LOOK_SECONDS: Final = 5.0
 _END: Final = object()
 
 
-class Keeper:
+class StatisticsThread:
     """Completes, publishes and records samples.
 
     Args:
@@ -79,29 +79,29 @@ class Keeper:
         self,
         path: str,
         interval_ms: int,
-        log: Log,
+        log: ServerLog,
         *,
-        sources: Sequence[Source] = (),
+        sources: Sequence[StatisticsSource] = (),
         version: str = AMPS_VERSION,
         indexed: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.latest: Snapshot | None = None
+        self.latest: StatisticsSnapshot | None = None
         self.dropped = 0
         self._path = path
         self._log = log
         self._version = version
         self._indexed = indexed
         self._clock = clock
-        self._rates = Rates()
+        self._rates = SampleRates()
         self._lifetimes = Lifetimes()
-        self._own = OwnFigures(path, interval_ms)
+        self._own = SelfStatistics(path, interval_ms)
         self._sources = [*sources, self._own, self._lifetimes]
-        self._watchers: tuple[Callable[[Snapshot], None], ...] = ()
+        self._watchers: tuple[Callable[[StatisticsSnapshot], None], ...] = ()
         self._wake = threading.Condition()
-        self._samples: deque[Sample] = deque()
-        self._questions: deque[Question] = deque()
-        self._reader = Reader(self._put)
+        self._samples: deque[StatisticsSample] = deque()
+        self._questions: deque[HistoryQuery] = deque()
+        self._reader = StatisticsReader(self._put)
         self._chores: deque[tuple[Future[Any], Generator[None, None, None]]] = deque()
         self._tidy_at = 0.0
         self._is_closing = False
@@ -118,16 +118,16 @@ class Keeper:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: StatisticsSample) -> None:
         """Queue a sample, to be completed and recorded. Never waits."""
         with self._wake:
             self._samples.append(sample)
-            if len(self._samples) > MOST_SAMPLES:
+            if len(self._samples) > MAX_PENDING_SAMPLES:
                 self._samples.popleft()
                 self.dropped += 1
             self._wake.notify()
 
-    def watch(self, told: Callable[[Snapshot], None]) -> Callable[[], None]:
+    def watch(self, told: Callable[[StatisticsSnapshot], None]) -> Callable[[], None]:
         """Call a function with each new snapshot, on the thread of statistics.
 
         Returns:
@@ -142,30 +142,30 @@ class Keeper:
 
         return stop
 
-    def ask(self, question: Callable[[History], _T]) -> Future[_T]:
+    def ask(self, question: Callable[[StatisticsHistory], _T]) -> Future[_T]:
         """Queue a question, to be answered on another thread.
 
         Args:
             question: takes the recorded history; it reads no more than a page or a moment.
 
         Returns:
-            A future with the answer; `BusyError` if there are too many questions, sqlite3.Error if
+            A future with the answer; `ReaderBusyError` if there are too many questions, sqlite3.Error if
             the database cannot be read.
         """
-        asked = Question(question)
+        asked = HistoryQuery(question)
         if self._reader.can_answer:
             self._reader.ask(asked)
         else:
             self._put(asked)
         return asked.answer
 
-    def _put(self, question: Question) -> None:
+    def _put(self, question: HistoryQuery) -> None:
         """Queue a question for the thread of statistics."""
         with self._wake:
             if self._is_closing:
                 question.answer.cancel()
-            elif len(self._questions) >= MOST_QUESTIONS:
-                problem = BusyError("too many questions wait for the statistics")
+            elif len(self._questions) >= MAX_PENDING_HISTORY_QUERIES:
+                problem = ReaderBusyError("too many questions wait for the statistics")
                 question.answer.set_exception(problem)
             else:
                 self._questions.append(question)
@@ -221,7 +221,7 @@ class Keeper:
         return future
 
     def _run(self) -> None:
-        self._recording = Recording(
+        self._recording = StatisticsRecorder(
             self._path, self._log, indexed=self._indexed, let_go=self._reader.let_go
         )
         self._note_lifetime("started")
@@ -249,7 +249,7 @@ class Keeper:
                     return lambda: question.put_to(lambda: self._recording.history)
                 self._wake.wait(seconds)
 
-    def _work_off(self, sample: Sample) -> None:
+    def _work_off(self, sample: StatisticsSample) -> None:
         begun = time.perf_counter()
         taken = {**sample.entries, **self._read_here()}
         snapshot = self._rates.complete(replace(sample, entries=taken))
@@ -265,8 +265,8 @@ class Keeper:
         self._own.note(self._recording, queries=queries, commit=done - written, whole=done - begun)
         self._complain_of_dropped()
 
-    def _read_here(self) -> Mapping[str, list[Entry]]:
-        read: dict[str, list[Entry]] = {}
+    def _read_here(self) -> Mapping[str, list[StatisticsEntry]]:
+        read: dict[str, list[StatisticsEntry]] = {}
         for source in self._sources:
             path = source.resource.path
             try:
@@ -279,7 +279,7 @@ class Keeper:
                 self._missing.discard(path)
         return read
 
-    def _tell(self, told: Callable[[Snapshot], None], snapshot: Snapshot) -> None:
+    def _tell(self, told: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot) -> None:
         try:
             told(snapshot)
         except Exception as error:

@@ -13,30 +13,30 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.spec import ConflatedTopicSpec
-from server.expressions import Kind, parse, parse_field, parse_identifier
+from server.expressions import ContextKind, parse, parse_field, parse_identifier
 from server.message_types.base import BodyError
-from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.record_context import context_of
-from server.storage.sow.record_table import RecordTable, TableOptions
-from server.storage.sow.records import Change, Record, to_nanoseconds
+from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.records import RecordChange, Record, to_nanoseconds
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.paths import Path
-    from server.topics.record_source import Follower, Keeper
-    from server.topics.sow_registry import Announce, Stores
+    from server.topics.record_source import RecordFollower, RecordSource
+    from server.topics.sow_registry import AnnounceChanges, SowRegistry
     from server.util.clock import Clock
 
 _NANOSECONDS: Final = 1e9
 _NAME: Final = "%n"
 
 
-class _Pending(NamedTuple):
+class _PendingCopy(NamedTuple):
     """A change that waits to be copied.
 
     Attributes:
@@ -79,11 +79,11 @@ class ConflatedTopic:
     def __init__(
         self,
         spec: ConflatedTopicSpec,
-        source: Keeper,
+        source: RecordSource,
         functions: Functions,
-        stores: Stores,
+        stores: SowRegistry,
         clock: Clock,
-        announce: Announce,
+        announce: AnnounceChanges,
         flush: Callable[[], None],
     ) -> None:
         self.name: Final = spec.name
@@ -101,23 +101,23 @@ class ConflatedTopic:
         self._announce: Final = announce
         self._flush: Final = flush
         self._interval: Final = spec.interval / _NANOSECONDS
-        filter_ = None if spec.filter is None else parse(spec.filter, Kind.FILTER, functions)
-        self._test: Final = RecordTest(self.table, filter_)
-        fields = [parse_field(text, Kind.ENRICHMENT, functions) for text in spec.enrichment]
-        self._enrichment: Final = FieldStage(fields, message_type, functions) if fields else None
-        self._pending: dict[str, _Pending] = {}
+        filter_ = None if spec.filter is None else parse(spec.filter, ContextKind.FILTER, functions)
+        self._test: Final = RecordFilter(self.table, filter_)
+        fields = [parse_field(text, ContextKind.ENRICHMENT, functions) for text in spec.enrichment]
+        self._enrichment: Final = EnrichmentStage(fields, message_type, functions) if fields else None
+        self._pending: dict[str, _PendingCopy] = {}
         self.changes = 0
         self.copies = 0
         self.rounds = 0
         self.seconds = 0.0
 
     @property
-    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
-        """See `DerivedKeeper.inputs`."""
+    def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
+        """See `DerivedRecordSource.inputs`."""
         return ((self._source, self),)
 
     def keeps(self, name: str) -> bool:
-        """See `Keeper.keeps`."""
+        """See `RecordSource.keeps`."""
         if not self.is_container:
             return name == self.name
         before, _, after = (self._spec.topic_format or _NAME).partition(_NAME)
@@ -125,21 +125,21 @@ class ConflatedTopic:
         return name == before + inner + after and self._source.keeps(inner)
 
     def query(self, spec: QuerySpec, now: int) -> Query:
-        """See `Keeper.query`."""
+        """See `RecordSource.query`."""
         return Query(self.table, spec, now)
 
-    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """See `Follower.take`."""
+    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """See `RecordFollower.take`."""
         self.changes += 1
         identity = self.table.identity(change.key, self._copied_name(change.topic))
         waiting = self._pending.get(identity)
         due = self._clock.steady() + self._interval if waiting is None else waiting.due
         if not self._pending:
             self._clock.call_later(self._interval, self._copy_due)
-        self._pending[identity] = _Pending(due, change.record, envelope, reason)
+        self._pending[identity] = _PendingCopy(due, change.record, envelope, reason)
 
     def begin(self) -> None:
-        """See `DerivedKeeper.begin`."""
+        """See `DerivedRecordSource.begin`."""
         now = to_nanoseconds(self._clock.now())
         for records in self._source.query(QuerySpec(), now):
             for record in records:
@@ -171,7 +171,7 @@ class ConflatedTopic:
         self.seconds += self._clock.steady() - now
         self._flush()
 
-    def _copy(self, identity: str, record: Record | None) -> Change | None:
+    def _copy(self, identity: str, record: Record | None) -> RecordChange | None:
         """Update the copy of a record; return None if it is up to date already."""
         sequence = self._stores.next_sequence()
         if record is not None and self._test(record):
@@ -193,12 +193,12 @@ class ConflatedTopic:
             return record.body
 
 
-def _table_options(spec: ConflatedTopicSpec, source: Keeper, functions: Functions) -> TableOptions:
+def _table_options(spec: ConflatedTopicSpec, source: RecordSource, functions: Functions) -> RecordTableOptions:
     """Return options with indexes on the fields of the source's key, and as configured."""
     of_source = source.table.options
-    return TableOptions(
+    return RecordTableOptions(
         hash_indexes=tuple(
-            tuple(parse_identifier(text, Kind.PATH).path for text in index)
+            tuple(parse_identifier(text, ContextKind.PATH).path for text in index)
             for index in spec.hash_indexes
         ),
         key_fields=() if spec.enrichment else of_source.key_fields,

@@ -18,13 +18,13 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.storage.sow.records import Change
-    from server.topics.record_source import Follower
+    from server.storage.sow.records import RecordChange
+    from server.topics.record_source import RecordFollower
     from server.topics.subscriptions.delivery.envelope import Envelope
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 
-class Cascade:
+class DerivedTopicScheduler:
     """Schedules the topics that are derived from others.
 
     Args:
@@ -33,7 +33,7 @@ class Cascade:
 
     __slots__ = ("_enrolled", "_log", "_waiting", "_works")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ServerLog) -> None:
         self._log = log
         self._enrolled = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
@@ -45,13 +45,13 @@ class Cascade:
         return self._enrolled
 
     def tell(
-        self, followers: Iterable[Follower], change: Change, envelope: Envelope, reason: str
+        self, followers: Iterable[RecordFollower], change: RecordChange, envelope: Envelope, reason: str
     ) -> None:
         """Notify followers of a change, and process all its consequences.
 
         Args:
             followers: the followers to notify.
-            change: the change of a record. See `RecordAudience.announce`.
+            change: the change of a record. See `RecordFanout.announce`.
             envelope: its origin.
             reason: the reason why the record is gone, if it is.
         """

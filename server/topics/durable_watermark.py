@@ -17,7 +17,7 @@ _FEW: Final = 1024
 """The number of publishers at which settled ones are first forgotten."""
 
 
-class _Numbers:
+class _PublisherWatermark:
     """Numbers of one publisher.
 
     Attributes:
@@ -36,11 +36,11 @@ class _Numbers:
         self.sequences: list[int] = []
 
 
-class Unsettled:
+class DurableWatermarks:
     """The publishers with unsettled messages, and perhaps others."""
 
     def __init__(self) -> None:
-        self._clients: dict[int, _Numbers] = {}
+        self._clients: dict[int, _PublisherWatermark] = {}
         self._look_at = _FEW
 
     def note(self, client: int, before: int, sequence: int, txid: int, settled: int) -> None:
@@ -57,7 +57,7 @@ class Unsettled:
         if numbers is None:
             if len(self._clients) >= self._look_at:
                 self._forget(settled)
-            numbers = self._clients[client] = _Numbers(before)
+            numbers = self._clients[client] = _PublisherWatermark(before)
         txids, sequences = numbers.txids, numbers.sequences
         if txids and txids[0] <= settled:
             self._move_on(numbers, settled)
@@ -84,7 +84,7 @@ class Unsettled:
         self._move_on(numbers, settled)
         return numbers.settled if numbers.txids else highest
 
-    def _move_on(self, numbers: _Numbers, settled: int) -> None:
+    def _move_on(self, numbers: _PublisherWatermark, settled: int) -> None:
         place = bisect_right(numbers.txids, settled)
         if place:
             numbers.settled = numbers.sequences[place - 1]

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.storage.sow.records import to_nanoseconds, to_seconds
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import EXPIRED
 from server.util.clock import MIN_STEP_S, WallSeconds
 
 if TYPE_CHECKING:
-    from server.storage.sow.records import Change
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.records import RecordChange
+    from server.storage.sow.topic_records import SowTopicRecords
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 _AT_ONCE: Final = 50
 """Records that are removed in one time slice."""
@@ -31,21 +31,21 @@ _RETRY_SECONDS: Final = 1.0
 """Delay before expiration is retried after a store could not write it."""
 
 
-class Aging(Protocol):
+class ExpirationTopics(Protocol):
     """The topics with records that clients publish to."""
 
     @property
-    def topics(self) -> Iterable[SowTopic]:
+    def topics(self) -> Iterable[SowTopicRecords]:
         """These topics."""
 
     @property
-    def announce(self) -> Callable[[str, list[Change], Envelope, str], None]:
+    def announce(self) -> Callable[[str, list[RecordChange], Envelope, str], None]:
         """Notifies subscribers of changes, by message type, with the reason for removals."""
 
-    def expiry_sequence(self, sow: SowTopic) -> int:
+    def expiry_sequence(self, sow: SowTopicRecords) -> int:
         """Return the number of an expiration."""
 
-    def keep(self, sow: SowTopic) -> None:
+    def keep(self, sow: SowTopicRecords) -> None:
         """Schedule a topic to be put on stable storage soon."""
 
 
@@ -62,10 +62,10 @@ class Expiration:
 
     def __init__(
         self,
-        stores: Aging,
+        stores: ExpirationTopics,
         clock: Clock,
-        log: Log,
-        start: Callable[[Sliced], None],
+        log: ServerLog,
+        start: Callable[[EngineTask], None],
         flush: Callable[[], None],
     ) -> None:
         self._stores = stores
@@ -75,10 +75,10 @@ class Expiration:
         self._flush = flush
         self._expires_at: WallSeconds | None = None
         self._cancel: Callable[[], None] = _nothing
-        self._due: deque[SowTopic] = deque()  # topics with something to remove now
-        self._failed: set[SowTopic] = set()  # topics with a logged failure to remove
+        self._due: deque[SowTopicRecords] = deque()  # topics with something to remove now
+        self._failed: set[SowTopicRecords] = set()  # topics with a logged failure to remove
 
-    def watch(self, sow: SowTopic) -> None:
+    def watch(self, sow: SowTopicRecords) -> None:
         """Schedule a check of a topic that has changed, or is new."""
         moment = sow.next_expiry()
         if moment is not None:
@@ -86,11 +86,11 @@ class Expiration:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "", "expiration"
 
     def step(self) -> bool:
-        """Remove some due records and past states. See `Sliced.step`."""
+        """Remove some due records and past states. See `EngineTask.step`."""
         if self._due:
             sow, now = self._due[0], self._now()
             if not self._expire_some(sow, now):
@@ -138,11 +138,11 @@ class Expiration:
         self._flush()
 
     @staticmethod
-    def _is_due(sow: SowTopic, now: WallSeconds) -> bool:
+    def _is_due(sow: SowTopicRecords, now: WallSeconds) -> bool:
         moment = sow.next_expiry()
         return moment is not None and moment <= to_nanoseconds(now)
 
-    def _expire_some(self, sow: SowTopic, now: WallSeconds) -> bool:
+    def _expire_some(self, sow: SowTopicRecords, now: WallSeconds) -> bool:
         """Remove a batch of a topic's expired records; return False if that cannot be written."""
         stores = self._stores
         moment, sequence = to_nanoseconds(now), stores.expiry_sequence(sow)
@@ -154,7 +154,7 @@ class Expiration:
                 if change is None:
                     break
                 stores.announce(sow.spec.message_type, [change], envelope, EXPIRED)
-        except StoreError as error:
+        except RecordStoreError as error:
             if sow not in self._failed:
                 self._failed.add(sow)
                 self._log.emit("15-0011", topic=sow.spec.name, reason=error)

@@ -11,39 +11,39 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import json_text
-from server.replication.core.columns import picked
-from server.storage.journal import MESSAGES, JournalUnavailable, Kind
-from server.storage.journal.write.blocks import made_of, part_of
-from server.storage.sow.record_batch import RecordRun, moments_of
+from server.replication.core.columns import pick_values
+from server.storage.journal import MESSAGES, JournalUnavailableError, JournalEntryKind
+from server.storage.journal.write.blocks import map_column, part_of
+from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import (
     NANOSECONDS,
     NANOSECONDS_IN_MICROSECOND,
     Record,
     to_nanoseconds,
 )
-from server.storage.sow.store import Settled, StoreError
-from server.topics.rejected_sequences import RefusedBeforeError
-from server.topics.replicated.multi_topic import NO_DRAFTS, Drafts
-from server.topics.replicated.records import Receiving
-from server.topics.sow_topic import REASONS, StoredTopic
+from server.storage.sow.store import StoreCallback, RecordStoreError
+from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
+from server.topics.replicated.records import ReplicatedRecordApplier
+from server.topics.sow_topic import REASONS, SowTopic
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
 from server.topics.subscriptions.rejection import Rejection
 from server.topics.topic import Topic
-from server.topics.topic_journal import TopicJournal, as_recorded
+from server.topics.topic_journal import TopicJournal, encode_messages
 from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.storage.journal import AppendedRun, Origin, OriginHandle, TopicHandle
+    from server.storage.journal import AppendResult, JournalOrigin, OriginHandle, TopicHandle
     from server.storage.sow.record_table import RecordTable
-    from server.storage.sow.records import Change
-    from server.storage.sow.topic_records import SowTopic
-    from server.topics.replicated.batch import Arrivals, Entries
-    from server.topics.replicated.multi_topic import Failure
-    from server.topics.sow_registry import Stores
-    from server.topics.subscriptions.client import Client
+    from server.storage.sow.records import RecordChange
+    from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.multi_topic import BatchFailure
+    from server.topics.sow_registry import SowRegistry
+    from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.subscription import Subscription
 
 
@@ -74,13 +74,13 @@ class JournaledTopic(Topic):
         self._one_by_one: set[Subscription] = set()  # subscriptions that cannot take a run
 
     def _attach(self, subscription: Subscription) -> None:
-        """See `Audience.attach`."""
+        """See `SubscriberSet.attach`."""
         super()._attach(subscription)
         if self._needs_bookmarks(subscription):
             self._one_by_one.add(subscription)
 
     def _detach(self, subscription: Subscription) -> None:
-        """See `Audience.detach`."""
+        """See `SubscriberSet.detach`."""
         super()._detach(subscription)
         self._one_by_one.discard(subscription)
 
@@ -106,7 +106,7 @@ class JournaledTopic(Topic):
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         rejections: list[Rejection] = []
-        entries = as_recorded(bodies, envelope, envelope.lifetimes or 0)
+        entries = encode_messages(bodies, envelope, envelope.lifetimes or 0)
         start = 0
         while start < len(bodies):
             run = self._journal.append_run(envelope, entries, start)
@@ -134,7 +134,7 @@ class JournaledTopic(Topic):
                 self._journal.append(own, body, key=own.sow_key, expiration=own.expiration or 0)
             except DuplicateError as error:
                 rejections.append(_rejection(position, error))
-            except (RefusedBeforeError, JournalUnavailable) as error:
+            except (RejectedSequenceError, JournalUnavailableError) as error:
                 self._journal.refused(envelope, position)
                 rejections.append(_rejection(position, error))
             else:
@@ -162,32 +162,32 @@ class JournaledTopic(Topic):
         """None: there are no records."""
         return
 
-    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
         return self._journal.handles(origin)
 
-    def take_in(self, arrivals: Arrivals) -> None:
+    def take_in(self, arrivals: ReplicatedBatch) -> None:
         """Record some received entries of another instance unchanged, and deliver them."""
         start = arrivals.position
         run = self._journal.append_copies(arrivals, arrivals.content())
         if arrivals.kind in MESSAGES and self._subscriptions and run.txids:
             self._deliver(arrivals, start, start + run.end, run.timestamp)
 
-    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:  # noqa: ARG002 - the same for all
+    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:  # noqa: ARG002 - the same for all
         """Return no drafts: messages of another instance need none here."""
         return NO_DRAFTS
 
     def apply(
         self,
-        entries: Entries,
+        entries: EntryContents,
         positions: Sequence[int],
-        drafts: Drafts,  # noqa: ARG002 - there are no records
-        appended: AppendedRun,
-    ) -> Sequence[Failure]:
+        drafts: RecordDrafts,  # noqa: ARG002 - there are no records
+        appended: AppendResult,
+    ) -> Sequence[BatchFailure]:
         """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
         if self._journal.has_feeds:
-            self._journal.feed(entries, start, appended, picked(entries.run.sow_keys, positions))
+            self._journal.feed(entries, start, appended, pick_values(entries.run.sow_keys, positions))
         if self._subscriptions:
             self._deliver(entries, start, start + len(positions), appended.timestamp)
         return ()
@@ -195,7 +195,7 @@ class JournaledTopic(Topic):
     def applied(self) -> None:
         """Do nothing: without records there is nothing to note."""
 
-    def _deliver(self, entries: Entries, start: int, end: int, timestamp: int) -> None:
+    def _deliver(self, entries: EntryContents, start: int, end: int, timestamp: int) -> None:
         """Deliver messages of another instance, which have been recorded."""
         bodies = entries.bodies
         if entries.has_extras or self._one_by_one or self._filters.asks_for_context:
@@ -205,12 +205,12 @@ class JournaledTopic(Topic):
         else:
             super().publish(bodies[start:end], entries.common_envelope(start, timestamp))
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
         self._journal.when_settled(partial(then, None))
 
 
-class JournaledStoredTopic(StoredTopic):
+class JournaledSowTopic(SowTopic):
     """A topic with records that is in the transaction log.
 
     Args:
@@ -227,18 +227,18 @@ class JournaledStoredTopic(StoredTopic):
 
     def __init__(
         self,
-        sow: SowTopic,
+        sow: SowTopicRecords,
         name: str,
         functions: Functions,
-        stores: Stores,
+        stores: SowRegistry,
         journal: TopicJournal,
     ) -> None:
         super().__init__(sow, name, functions, stores)
         self._journal = journal
-        self._receiving = Receiving(sow, name, journal, self)
+        self._receiving = ReplicatedRecordApplier(sow, name, journal, self)
 
     def _is_plain(self, bodies: Sequence[bytes], envelope: Envelope) -> bool:
-        """See `StoredTopic`; in addition, there must be several messages, all new."""
+        """See `SowTopic`; in addition, there must be several messages, all new."""
         return (
             len(bodies) > 1
             and super()._is_plain(bodies, envelope)
@@ -250,7 +250,7 @@ class JournaledStoredTopic(StoredTopic):
         sow = self._sow
         try:
             sow.table.make_room_for_run(self.name, bodies, envelope.correlation_ids)
-        except StoreError:
+        except RecordStoreError:
             return self._publish_one_by_one(bodies, envelope)  # there may be room for some of them
         rejections: list[Rejection] = []
         with sow.table.store.undisturbed():
@@ -264,20 +264,20 @@ class JournaledStoredTopic(StoredTopic):
         """Append, apply and announce a run, in batches of messages with the same timestamp."""
         sow, journal = self._sow, self._journal
         keys, lifetimes = sow.key_numbers(bodies, self.name), self._expire(envelope, 0)
-        entries = as_recorded(bodies, envelope, made_of(lifetimes, _in_seconds))
+        entries = encode_messages(bodies, envelope, map_column(lifetimes, _in_seconds))
         start = 0
         while start < len(bodies):
             done = journal.append_run(envelope, entries, start, keys)
             end, moment = done.end, done.timestamp * NANOSECONDS_IN_MICROSECOND
             if done.txids:
                 publisher, numbers = journal.named(envelope, start, done.txids)
-                run = RecordRun(
+                run = SowRecordBatch(
                     self.name,
                     keys[start:end],
                     bodies[start:end],
                     done.txids,
                     moment,
-                    moments_of(part_of(lifetimes, start, end), moment),
+                    expiry_times(part_of(lifetimes, start, end), moment),
                     publisher,
                     numbers,
                     envelope.correlation_ids[start:end],
@@ -290,7 +290,7 @@ class JournaledStoredTopic(StoredTopic):
                 end += 1
             start = end
 
-    def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> Change:
+    def _apply(self, record: Record, txid: int, moment: int, bookmark: str) -> RecordChange:
         """Store a draft as it was recorded: a message and its record have the same timestamp."""
         key, body, topic, timestamp, expires, _, correlation_id, _, _ = record
         if expires:
@@ -299,7 +299,7 @@ class JournaledStoredTopic(StoredTopic):
             Record(key, body, topic, moment, expires, txid, correlation_id, bookmark)
         )
 
-    def _store(self, body: bytes, envelope: Envelope) -> Change:
+    def _store(self, body: bytes, envelope: Envelope) -> RecordChange:
         self._journal.refuse_duplicate(envelope)
         sow = self._sow
         record = sow.draft(
@@ -316,7 +316,7 @@ class JournaledStoredTopic(StoredTopic):
         txid, moment = self._journal.append(
             envelope,
             record.body,
-            Kind.DELTA_PUBLISH if envelope.delta else Kind.PUBLISH,
+            JournalEntryKind.DELTA_PUBLISH if envelope.delta else JournalEntryKind.PUBLISH,
             record.key,
             _in_seconds(record.expires - record.timestamp) if record.expires else 0,
             record.correlation_id,
@@ -328,7 +328,7 @@ class JournaledStoredTopic(StoredTopic):
             self._journal.refused(envelope, position)
         return super()._reject(position, error, envelope)
 
-    def publish_again(self, record: Record, publisher: Client, now: float) -> None:
+    def publish_again(self, record: Record, publisher: ClientIdentity, now: float) -> None:
         """Record, store and announce a record once more, unchanged.
 
         Args:
@@ -354,7 +354,7 @@ class JournaledStoredTopic(StoredTopic):
 
     @property
     def takes_marks(self) -> bool:
-        """See `TopicWithRecords.takes_marks`; queues need messages with marks one by one."""
+        """See `RecordTopic.takes_marks`; queues need messages with marks one by one."""
         return super().takes_marks and not self._journal.has_feeds
 
     def published_twice(
@@ -373,18 +373,18 @@ class JournaledStoredTopic(StoredTopic):
         """The records."""
         return self._sow.table
 
-    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
         return self._journal.handles(origin)
 
-    def take_in(self, arrivals: Arrivals) -> None:
+    def take_in(self, arrivals: ReplicatedBatch) -> None:
         """Record, apply and announce some received entries of another instance."""
         try:
             self._receiving.take_in(arrivals)
         finally:
             self._stores.touched(self._sow)
 
-    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Draft the records of messages of another instance.
 
         Raises:
@@ -393,8 +393,8 @@ class JournaledStoredTopic(StoredTopic):
         return self._receiving.draft(entries, positions)
 
     def apply(
-        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
-    ) -> Sequence[Failure]:
+        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+    ) -> Sequence[BatchFailure]:
         """Apply and announce messages of another instance, which have been recorded."""
         return self._receiving.apply(entries, positions, drafts, appended)
 
@@ -411,9 +411,9 @@ class JournaledStoredTopic(StoredTopic):
         self._journal.refuse_duplicate(envelope)
         self._sow.table.make_room_to_remove(records)
         keys = json_text([record.key for record in records])
-        return self._journal.append(envelope, keys, Kind.SOW_DELETE)
+        return self._journal.append(envelope, keys, JournalEntryKind.SOW_DELETE)
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
         self._journal.when_settled(partial(then, None))
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
 
 if TYPE_CHECKING:
-    from server.storage.journal import Entry
+    from server.storage.journal import JournalEntry
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 
-class Recorded(NamedTuple):
+class RecordedBatch(NamedTuple):
     """Messages of one publisher that the log has just recorded, in its order.
 
     Attributes:
@@ -41,10 +41,10 @@ class Recorded(NamedTuple):
     path: str = ""
 
 
-class Feed(Protocol):
+class LogFeed(Protocol):
     """Takes recorded messages of a topic."""
 
-    def take(self, recorded: Recorded) -> None:
+    def take(self, recorded: RecordedBatch) -> None:
         """Take messages. They have not been applied or delivered yet."""
 
     def published_twice(
@@ -53,9 +53,9 @@ class Feed(Protocol):
         """Note messages that were published at two instances, by their bookmarks."""
 
 
-def recorded_of(entry: Entry) -> Recorded:
+def make_recorded_messages(entry: JournalEntry) -> RecordedBatch:
     """Return an entry of the log in the form that feeds got when it was recorded."""
-    return Recorded(
+    return RecordedBatch(
         entry.topic.name,
         (entry.body,),
         LoggedEnvelope(entry),

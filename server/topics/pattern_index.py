@@ -5,7 +5,7 @@ subscriptions of other clients. So equal expressions are decided once. And most 
 a text that every matching name contains, too, as `orders/` in `^orders/.*\\.eu$`. Such an
 expression is tried only for names that contain three characters of this text, those that the fewest
 other expressions are found by. Expressions without such a text are tried for every name; there is a
-limit on them per connection (`MOST_PATTERNS`).
+limit on them per connection (`MAX_PATTERNS`).
 
 Expensive matching is limited for each name, and for each connection with the expressions: see
 server/expressions/regex/budget.py.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.topics.subscriptions.limits.failures import give_up_on
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Pattern:
     users: dict[Subscription, int] = field(default_factory=dict)
 
 
-class NamePatterns:
+class PatternIndex:
     """The subscriptions to regular expressions, by expression."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class NamePatterns:
         Subscriptions with expressions that take too many steps to match are ended.
         """
         places: dict[Subscription, int] = {}
-        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         for pattern in self.candidates(name):
             asked = _who_has_effort_left(pattern, efforts)
             try:
@@ -114,7 +114,7 @@ def _grams(needle: str) -> Iterator[str]:
             yield needle[at : at + size]
 
 
-def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, Allowance]) -> Subscription:
+def _who_has_effort_left(pattern: _Pattern, efforts: dict[int, SearchAllowance]) -> Subscription:
     """Return a subscription to an expression, preferably of a connection with steps left."""
     first = next(iter(pattern.users))
     left = (one for one in pattern.users if efforts[one.subscriber.number].left)

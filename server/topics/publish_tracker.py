@@ -1,8 +1,8 @@
 """The register of entries recorded for this instance's own clients, for replication.
 
 Publishes of clients are checked against the highest number of their publisher, and nothing else. So
-the numbers that they skip are passed to `Known`: these may still come from another instance. And
-recorded entries are passed to `Recent`, to detect a message with the same name but other content.
+the numbers that they skip are passed to `DedupWindow`: these may still come from another instance. And
+recorded entries are passed to `RecentEntries`, to detect a message with the same name but other content.
 Without replication there are no notes, and they cost nothing.
 """
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 from server.storage.journal.format.layout import crc32c
 
 if TYPE_CHECKING:
-    from server.replication.core import Known, Recent
-    from server.storage.journal import Origin, Topic
-    from server.topics.durable_watermark import Unsettled
+    from server.replication.core import DedupWindow, RecentEntries
+    from server.storage.journal import JournalOrigin, JournalTopic
+    from server.topics.durable_watermark import DurableWatermarks
 
 
-class Notes:
+class PublishTracker:
     """Registers entries that have just been recorded.
 
     Args:
@@ -35,9 +35,9 @@ class Notes:
 
     def __init__(
         self,
-        known: Known,
-        recent: Recent,
-        unsettled: Unsettled,
+        known: DedupWindow,
+        recent: RecentEntries,
+        unsettled: DurableWatermarks,
         settled: Callable[[], int],
         identity: Callable[[int], int],
     ) -> None:
@@ -58,8 +58,8 @@ class Notes:
         sequences: Sequence[int],
         checksums: Sequence[int],
         txids: Sequence[int],
-        topic: Topic,
-        origin: Origin,
+        topic: JournalTopic,
+        origin: JournalOrigin,
     ) -> None:
         """Register recorded messages of one client, or other events that it has caused.
 
@@ -85,8 +85,8 @@ class Notes:
         sequence: int,
         data: bytes,
         txid: int,
-        topic: Topic,
-        origin: Origin,
+        topic: JournalTopic,
+        origin: JournalOrigin,
     ) -> None:
         """Register a single message, whose number is 0 if its client gives none. See `take`."""
         identity = client

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
     from server.storage.sow.query.query import OpenQuery, QuerySpec
     from server.storage.sow.record_table import RecordTable
-    from server.storage.sow.records import Change
+    from server.storage.sow.records import RecordChange
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 
-class Keeper(Protocol):
+class RecordSource(Protocol):
     """One topic of the configuration that has records, perhaps those of many logical topics."""
 
     @property
@@ -48,18 +48,18 @@ class Keeper(Protocol):
         """
 
 
-class Follower(Protocol):
+class RecordFollower(Protocol):
     """A topic that is derived from the records of another one."""
 
-    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Take a change there. See `RecordAudience.announce`."""
+    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """Take a change there. See `RecordFanout.announce`."""
 
 
-class DerivedKeeper(Keeper, Protocol):
+class DerivedRecordSource(RecordSource, Protocol):
     """A topic with records that are derived from those of other topics."""
 
     @property
-    def inputs(self) -> Sequence[tuple[Keeper, Follower]]:
+    def inputs(self) -> Sequence[tuple[RecordSource, RecordFollower]]:
         """Its sources, each with the receiver of the changes there."""
 
     def begin(self) -> None:

@@ -11,23 +11,23 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from server.storage.journal import JournalUnavailable, Kind, Note, Topic, encode_note
+from server.storage.journal import JournalUnavailableError, JournalEntryKind, GapRecord, JournalTopic, encode_note
 from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC
 
 if TYPE_CHECKING:
     from server.storage.journal import Journal
-    from server.storage.journal.sequence_gaps import Pairs
-    from server.topics.publish_tracker import Notes
+    from server.storage.journal.sequence_gaps import SequenceRanges
+    from server.topics.publish_tracker import PublishTracker
 
-NOTES: Final[Topic] = NO_TOPIC
+NOTE_TOPIC: Final[JournalTopic] = NO_TOPIC
 """The topic of the entries for such notes: none."""
 
 
-class RefusedBeforeError(Exception):
+class RejectedSequenceError(Exception):
     """A command was refused when it came first, and later ones have been executed."""
 
 
-class Refusals:
+class RejectedSequences:
     """The refused numbers, and other missing ones, that publishers have to be told of.
 
     Args:
@@ -35,11 +35,11 @@ class Refusals:
         notes: returns the register of recorded entries for replication; None without replication.
     """
 
-    def __init__(self, journal: Journal, notes: Callable[[], Notes | None]) -> None:
+    def __init__(self, journal: Journal, notes: Callable[[], PublishTracker | None]) -> None:
         self._journal: Final = journal
         self._notes: Final = notes
         self._missing: Final = journal.missing
-        self._topic: Final = journal.topic(NOTES.message_type, NOTES.name)
+        self._topic: Final = journal.topic(NOTE_TOPIC.message_type, NOTE_TOPIC.name)
 
     @property
     def is_any(self) -> bool:
@@ -47,7 +47,7 @@ class Refusals:
         return bool(self._missing.refused or self._missing.missing)
 
     def begin(self, client: int) -> None:
-        """Note that a connection of a publisher begins, or has ended. See `Missing.begin`."""
+        """Note that a connection of a publisher begins, or has ended. See `SequenceGaps.begin`."""
         self._missing.begin(client)
 
     def refused(self, client: int, sequence: int) -> None:
@@ -65,7 +65,7 @@ class Refusals:
         """Note that a command that is not in the log has failed; later ones may be in the log."""
         self._missing.refuse(client, sequence)
         if sequence <= self._journal.last_sequence(client):
-            with suppress(JournalUnavailable):
+            with suppress(JournalUnavailableError):
                 self.before(client, sequence + 1)
 
     def before(self, client: int, sequence: int) -> None:
@@ -81,13 +81,13 @@ class Refusals:
         if client not in self._missing.refused:
             return
         if self._missing.is_full(client):
-            raise JournalUnavailable(
+            raise JournalUnavailableError(
                 "too many messages of this publisher have been refused, of which it may not know:"
                 " it is told when it logs on again, and then others are taken"
             )
         missing = self._missing.due(client, sequence)
         if missing:
-            self._record(client, Note(missing=list(missing)))
+            self._record(client, GapRecord(missing=list(missing)))
 
     def came(self, client: int, sequences: Sequence[int]) -> None:
         """Note that numbers of a publisher have been recorded."""
@@ -95,40 +95,40 @@ class Refusals:
             for sequence in sequences:
                 self._missing.came(client, sequence, sequence)
 
-    def take(self, client: int, note: Note) -> None:
+    def take(self, client: int, note: GapRecord) -> None:
         """Apply another instance's note, which has been recorded."""
         self._missing.take(client, note, is_own=False)
 
-    def are_here(self, client: int, sequences: Pairs) -> None:
+    def are_here(self, client: int, sequences: SequenceRanges) -> None:
         """Record a note of numbers that are in this log and that another instance lacks."""
-        with suppress(JournalUnavailable):  # then the publisher is told unnecessarily
-            self._record(client, Note(here=list(sequences)))
+        with suppress(JournalUnavailableError):  # then the publisher is told unnecessarily
+            self._record(client, GapRecord(here=list(sequences)))
 
     def lacks(self, client: int, sequence: int) -> bool:
         """Return whether a number is known to be missing in the log, though it has higher ones."""
         return self._missing.lacks(client, sequence)
 
-    def untold(self, client: int, sequence: int) -> Pairs:
+    def untold(self, client: int, sequence: int) -> SequenceRanges:
         """Return missing numbers to report to a publisher before a number is confirmed to it."""
         return self._missing.upto(client, sequence)
 
-    def heard(self, client: int, told: Pairs) -> None:
+    def heard(self, client: int, told: SequenceRanges) -> None:
         """Record that a publisher has been told of missing numbers, and has continued."""
-        with suppress(JournalUnavailable):  # then it is told again later
-            self._record(client, Note(heard=list(told)))
+        with suppress(JournalUnavailableError):  # then it is told again later
+            self._record(client, GapRecord(heard=list(told)))
 
-    def lost(self, client: int, missing: Pairs) -> None:
+    def lost(self, client: int, missing: SequenceRanges) -> None:
         """Record that numbers of a publisher will not arrive, though later ones do.
 
         Raises:
             JournalUnavailable: the note cannot be recorded.
         """
-        self._record(client, Note(missing=list(missing)))
+        self._record(client, GapRecord(missing=list(missing)))
 
-    def _record(self, client: int, note: Note) -> None:
+    def _record(self, client: int, note: GapRecord) -> None:
         body = encode_note(note)
-        txid = self._journal.append(self._topic, client, 0, body, Kind.MISSING)
+        txid = self._journal.append(self._topic, client, 0, body, JournalEntryKind.MISSING)
         self._missing.take(client, note)
         notes = self._notes()
         if notes is not None:
-            notes.take_one(client, 0, 0, body, txid, NOTES, NO_ORIGIN)
+            notes.take_one(client, 0, 0, body, txid, NOTE_TOPIC, NO_ORIGIN)

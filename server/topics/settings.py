@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """Settings of an instance for topics and commands.
 
     Attributes:

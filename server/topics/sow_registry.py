@@ -16,38 +16,38 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.security.permissions import UNLIMITED
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
-from server.storage.sow.store import Settled, StoreError
-from server.topics.derivation_order import Cascade
+from server.storage.sow.store import StoreCallback, RecordStoreError
+from server.topics.derivation_order import DerivedTopicScheduler
 from server.topics.expiration import Expiration
-from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from config_schema.spec import TopicRef
     from server.expressions.topic_names import TopicSelector
     from server.security.permissions import Permit
-    from server.storage.sow.records import Change
-    from server.storage.sow.topic_records import SowTopic
-    from server.topics.record_source import DerivedKeeper, Follower, Keeper
+    from server.storage.sow.records import RecordChange
+    from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.record_source import DerivedRecordSource, RecordFollower, RecordSource
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 _COMMIT_SECONDS: Final = 1.0
 
-Announce = Callable[["str", "list[Change]", Envelope, str], None]
+AnnounceChanges = Callable[["str", "list[RecordChange]", Envelope, str], None]
 """Notifies subscribers of a message type of changes, and of the reason why records are gone."""
 
 
-class Commit(Protocol):
+class CommitRequest(Protocol):
     """Requests that everything written so far be put on stable storage."""
 
-    def __call__(self, then: Settled | None = None) -> None:
+    def __call__(self, then: StoreCallback | None = None) -> None:
         """Return without waiting; `then` is called, on the engine's thread, after the attempt."""
 
 
-class Selected(NamedTuple):
+class TopicSelection(NamedTuple):
     """A topic that a selector chooses.
 
     Attributes:
@@ -56,12 +56,12 @@ class Selected(NamedTuple):
         permit: the permission on its records, with the filter on those that a user may see.
     """
 
-    keeper: Keeper
+    keeper: RecordSource
     names: Callable[[str], bool] | None
     permit: Permit = UNLIMITED
 
 
-class Stores:
+class SowRegistry:
     """The topics with records of one instance.
 
     Args:
@@ -80,9 +80,9 @@ class Stores:
     def __init__(
         self,
         clock: Clock,
-        log: Log,
-        announce: Announce,
-        start: Callable[[Sliced], None],
+        log: ServerLog,
+        announce: AnnounceChanges,
+        start: Callable[[EngineTask], None],
         flush: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -90,30 +90,30 @@ class Stores:
         self._expiration = Expiration(self, clock, log, start, flush)
         clock.on_step(self._clock_was_set)
         self.transaction_log: TransactionLog | None = None
-        self.cascade: Final = Cascade(log)
-        self._keepers: list[Keeper] = []
+        self.cascade: Final = DerivedTopicScheduler(log)
+        self._keepers: list[RecordSource] = []
         self._has_containers = False
-        self._topics: list[SowTopic] = []
-        self._derived: list[DerivedKeeper] = []
-        self._commits: dict[SowTopic, Commit] = {}
-        self._differs: dict[Keeper, Differ] = {}
-        self._followers: dict[Keeper, list[Follower]] = {}
+        self._topics: list[SowTopicRecords] = []
+        self._derived: list[DerivedRecordSource] = []
+        self._commits: dict[SowTopicRecords, CommitRequest] = {}
+        self._differs: dict[RecordSource, DeltaEncoder] = {}
+        self._followers: dict[RecordSource, list[RecordFollower]] = {}
         self._sequence = 0
-        self._unwritten: set[SowTopic] = set()
+        self._unwritten: set[SowTopicRecords] = set()
 
     # ---- the topics
 
     @property
-    def keepers(self) -> Iterable[Keeper]:
+    def keepers(self) -> Iterable[RecordSource]:
         """All topics, in the order of the configuration."""
         return self._keepers
 
     @property
-    def topics(self) -> Iterable[SowTopic]:
+    def topics(self) -> Iterable[SowTopicRecords]:
         """The topics that clients publish to."""
         return self._topics
 
-    def add(self, sow: SowTopic, commit: Commit) -> None:
+    def add(self, sow: SowTopicRecords, commit: CommitRequest) -> None:
         """Add a topic that has been recovered; records that have expired meanwhile go at once.
 
         Args:
@@ -128,7 +128,7 @@ class Stores:
         sow.settle_clock(to_nanoseconds(self._clock.now()), self._steps_of(sow))
         self._expiration.watch(sow)
 
-    def _steps_of(self, sow: SowTopic) -> Sequence[tuple[int, int]]:
+    def _steps_of(self, sow: SowTopicRecords) -> Sequence[tuple[int, int]]:
         """Return the steps of the wall clock, placed in the order of a topic's changes."""
         log = self.transaction_log
         if log is None or not self.is_journaled(sow):
@@ -140,14 +140,14 @@ class Stores:
             sow.clock_was_set(to_nanoseconds(seconds))
         self._expiration.clock_was_set(seconds)
 
-    def add_derived(self, topic: DerivedKeeper) -> None:
+    def add_derived(self, topic: DerivedRecordSource) -> None:
         """Add a topic that is derived from the records of others, which must be added before."""
         self._add(topic)
         self._derived.append(topic)
         for source, follower in topic.inputs:
             self.followers(source).append(follower)
 
-    def add_queue(self, messages: Keeper) -> None:
+    def add_queue(self, messages: RecordSource) -> None:
         """Add the messages of a queue, which can only be queried."""
         self._add(messages)
 
@@ -156,15 +156,15 @@ class Stores:
         for topic in self._derived:
             topic.begin()
 
-    def _add(self, keeper: Keeper) -> None:
+    def _add(self, keeper: RecordSource) -> None:
         self._keepers.append(keeper)
         self._has_containers |= keeper.is_container
 
-    def followers(self, keeper: Keeper) -> list[Follower]:
+    def followers(self, keeper: RecordSource) -> list[RecordFollower]:
         """Return the topics derived from a topic's records; the list grows as more are added."""
         return self._followers.setdefault(keeper, [])
 
-    def find(self, message_type: str, name: str) -> Keeper | None:
+    def find(self, message_type: str, name: str) -> RecordSource | None:
         """Return the topic that has the records of a name; None if none are kept.
 
         The first of the configuration counts. But the copy of a container has the names that it
@@ -176,7 +176,7 @@ class Stores:
                 return self._copy_with(keeper, name) if keeper.is_container else keeper
         return None
 
-    def _copy_with(self, container: Keeper, name: str) -> Keeper:
+    def _copy_with(self, container: RecordSource, name: str) -> RecordSource:
         """Return the topic that has the records of a name: a container, or one derived from it."""
         found = container
         for topic in self._derived:
@@ -195,14 +195,14 @@ class Stores:
         keeper = self.find(message_type, name)
         return name if keeper is None else keeper.name
 
-    def configured(self, ref: TopicRef) -> Keeper | None:
+    def configured(self, ref: TopicRef) -> RecordSource | None:
         """Return the topic that a reference of the configuration names, None if there is none."""
         for keeper in self._keepers:
             if (keeper.name, keeper.type_name) == (ref.name, ref.message_type):
                 return keeper
         return None
 
-    def select(self, message_type: str, selector: TopicSelector) -> list[Selected]:
+    def select(self, message_type: str, selector: TopicSelector) -> list[TopicSelection]:
         """Return the topics with records that a query or deletion selects, in their order."""
         if not selector.is_regex:
             keeper = self.find(message_type, selector.text)
@@ -215,20 +215,20 @@ class Stores:
                 and (keeper.is_container or selector.matches(keeper.name))
             ]
         return [
-            Selected(keeper, selector.matches if keeper.is_container else None) for keeper in chosen
+            TopicSelection(keeper, selector.matches if keeper.is_container else None) for keeper in chosen
         ]
 
-    def differ(self, keeper: Keeper) -> Differ:
+    def differ(self, keeper: RecordSource) -> DeltaEncoder:
         """Return the object that computes deltas of a topic's records."""
         differ = self._differs.get(keeper)
         if differ is None:
-            differ = Differ(keeper.table.message_type, keeper.key_fields)
+            differ = DeltaEncoder(keeper.table.message_type, keeper.key_fields)
             self._differs[keeper] = differ
         return differ
 
     # ---- changes
 
-    def is_journaled(self, sow: SowTopic) -> bool:
+    def is_journaled(self, sow: SowTopicRecords) -> bool:
         """Return whether messages published to a topic are in the transaction log."""
         log = self.transaction_log
         return log is not None and log.records(sow.type_name, sow.name)
@@ -243,19 +243,19 @@ class Stores:
         self._sequence += count
         return range(first, first + count)
 
-    def expiry_sequence(self, sow: SowTopic) -> int:
+    def expiry_sequence(self, sow: SowTopicRecords) -> int:
         """Return the number of an expiration, which is not in the log: it follows from entries."""
         if self.transaction_log is not None and self.is_journaled(sow):
             return self.transaction_log.last_txid
         return self.next_sequence()
 
-    def touched(self, sow: SowTopic) -> None:
+    def touched(self, sow: SowTopicRecords) -> None:
         """Note that a topic has changed."""
         self.keep(sow)
         if sow.ages:
             self._expiration.watch(sow)
 
-    def keep(self, sow: SowTopic) -> None:
+    def keep(self, sow: SowTopicRecords) -> None:
         """Schedule a topic to be put on stable storage soon."""
         if not self._unwritten:
             self._clock.call_later(_COMMIT_SECONDS, self._commit)
@@ -266,30 +266,30 @@ class Stores:
         for sow in unwritten:
             self._put_away(sow, _no_matter)
 
-    def _put_away(self, sow: SowTopic, then: Settled) -> None:
+    def _put_away(self, sow: SowTopicRecords, then: StoreCallback) -> None:
         """Put a topic on stable storage; retry soon if that fails."""
 
-        def tried(problem: StoreError | None) -> None:
+        def tried(problem: RecordStoreError | None) -> None:
             if problem is not None:
                 self.keep(sow)
             then(problem)
 
         self._commits[sow](tried)
 
-    def when_stored(self, topics: Iterable[SowTopic], then: Settled) -> None:
+    def when_stored(self, topics: Iterable[SowTopicRecords], then: StoreCallback) -> None:
         """Call back after putting data written to some topics on stable storage, or failing to.
 
         Args:
             topics: the topics.
             then: the callback; called at once if there is nothing to wait for.
         """
-        all_settled(
+        when_all_settled(
             [partial(self._put_away, sow) for sow in dict.fromkeys(topics)],
             then,
         )
 
 
-def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> None:
+def when_all_settled(waits: Sequence[Callable[[StoreCallback], None]], then: StoreCallback) -> None:
     """Call back when several things are settled: with the first problem, if there was any.
 
     Args:
@@ -298,7 +298,7 @@ def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> No
     """
     missing, problem = len(waits), None
 
-    def settled(one: StoreError | None) -> None:
+    def settled(one: RecordStoreError | None) -> None:
         nonlocal missing, problem
         missing, problem = missing - 1, problem or one
         if not missing:
@@ -310,5 +310,5 @@ def all_settled(waits: Sequence[Callable[[Settled], None]], then: Settled) -> No
         wait(settled)
 
 
-def _no_matter(_problem: StoreError | None) -> None:
+def _no_matter(_problem: RecordStoreError | None) -> None:
     """Do nothing: the failure has been reported, and is retried."""

@@ -9,40 +9,40 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.message_types.base import BodyError
-from server.storage.journal import EntryTooLarge, JournalUnavailable
+from server.storage.journal import EntryTooLargeError, JournalUnavailableError
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import to_nanoseconds
-from server.storage.sow.store import RecordTooLarge, Settled, StoreError
-from server.topics.rejected_sequences import RefusedBeforeError
+from server.storage.sow.store import RecordTooLargeError, StoreCallback, RecordStoreError
+from server.topics.rejected_sequences import RejectedSequenceError
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
-from server.topics.subscriptions.record_fanout import RecordAudience
+from server.topics.subscriptions.record_fanout import RecordFanout
 from server.topics.subscriptions.rejection import Rejection
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
     from server.expressions import Functions
-    from server.storage.journal.write.blocks import Field
-    from server.storage.sow.records import Change, Record
-    from server.storage.sow.topic_records import SowTopic
-    from server.topics.record_source import Keeper
-    from server.topics.sow_registry import Stores
+    from server.storage.journal.write.blocks import FieldColumn
+    from server.storage.sow.records import RecordChange, Record
+    from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_registry import SowRegistry
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 REASONS: Final[dict[type[Exception], str]] = {
     BodyError: "invalid message",
     KeyRefusedError: "invalid sow key",
-    StoreError: "not stored",
-    RecordTooLarge: "not stored",
-    JournalUnavailable: "not stored",
-    EntryTooLarge: "not stored",
-    RefusedBeforeError: "not stored",
+    RecordStoreError: "not stored",
+    RecordTooLargeError: "not stored",
+    JournalUnavailableError: "not stored",
+    EntryTooLargeError: "not stored",
+    RejectedSequenceError: "not stored",
     DuplicateError: DUPLICATE,
 }
 """Errors that can affect a single message -> the phrase for its publisher."""
 
 
-class TopicWithRecords(RecordAudience):
+class RecordTopic(RecordFanout):
     """One topic that has records, under one name.
 
     Args:
@@ -60,7 +60,7 @@ class TopicWithRecords(RecordAudience):
     is_journaled = False
     """True if messages are in the transaction log."""
 
-    def __init__(self, keeper: Keeper, name: str, functions: Functions, stores: Stores) -> None:
+    def __init__(self, keeper: RecordSource, name: str, functions: Functions, stores: SowRegistry) -> None:
         table = keeper.table
         super().__init__(
             table.message_type,
@@ -82,17 +82,17 @@ class TopicWithRecords(RecordAudience):
         """True if messages of a run may have correlation ids and lifetimes of their own."""
         return False
 
-    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+    def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Notify subscribers, and the topics that follow this one.
 
-        See `RecordAudience.announce`.
+        See `RecordFanout.announce`.
         """
         super().announce(change, envelope, reason)
         if self._followers:
             self._cascade.tell(self._followers, change, envelope, reason)
 
 
-class DerivedTopic(TopicWithRecords):
+class DerivedTopic(RecordTopic):
     """A topic whose records are derived from those of another one; clients cannot publish to it."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:  # noqa: ARG002 - see above
@@ -100,12 +100,12 @@ class DerivedTopic(TopicWithRecords):
         detail = f"the records of topic {self.name!r} are made from those of another one"
         return [Rejection(position, "invalid topic", detail) for position in range(len(bodies))]
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
         then(None)
 
 
-class StoredTopic(TopicWithRecords):
+class SowTopic(RecordTopic):
     """A topic that stores the messages published to it as records.
 
     Plain messages that arrive together become records together (`record_run.py`). Recipients that
@@ -120,7 +120,7 @@ class StoredTopic(TopicWithRecords):
 
     __slots__ = ("_keeps_plainly", "_sow", "_stores")
 
-    def __init__(self, sow: SowTopic, name: str, functions: Functions, stores: Stores) -> None:
+    def __init__(self, sow: SowTopicRecords, name: str, functions: Functions, stores: SowRegistry) -> None:
         super().__init__(sow, name, functions, stores)
         self._sow = sow
         self._stores = stores
@@ -128,7 +128,7 @@ class StoredTopic(TopicWithRecords):
 
     @property
     def takes_marks(self) -> bool:
-        """See `TopicWithRecords.takes_marks`."""
+        """See `RecordTopic.takes_marks`."""
         return self._keeps_plainly
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
@@ -151,7 +151,7 @@ class StoredTopic(TopicWithRecords):
 
     def _publish_run(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         sow, moment = self._sow, to_nanoseconds(envelope.received)
-        run = RecordRun(
+        run = SowRecordBatch(
             self.name,
             sow.key_numbers(bodies, self.name),
             bodies,
@@ -164,14 +164,14 @@ class StoredTopic(TopicWithRecords):
         self._stores.touched(sow)
         return [self._reject(place, problem, envelope) for place, problem in problems]
 
-    def _expire(self, envelope: Envelope, now: int) -> Field:
+    def _expire(self, envelope: Envelope, now: int) -> FieldColumn:
         """Return expiry times in nanoseconds since 1970, or since another moment; 0 for never."""
         sow, lifetimes = self._sow, envelope.lifetimes
         if not lifetimes:
             return sow.expires(envelope.expiration, now)
         return [sow.expires(lifetime, now) for lifetime in lifetimes]
 
-    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+    def apply_run(self, run: SowRecordBatch, envelope: Envelope) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run, and announce the changes.
 
         Args:
@@ -183,7 +183,7 @@ class StoredTopic(TopicWithRecords):
         """
         if not self._sow.takes_runs or self._followers or self.asks_for_changes:
             return self.apply_each(map(run.record, range(len(run.bodies))), envelope)
-        problems: list[tuple[int, StoreError]] = []
+        problems: list[tuple[int, RecordStoreError]] = []
         start, count = 0, len(run.bodies)
         while start < count:
             end, problem = self._sow.table.put_run(run, start)
@@ -197,7 +197,7 @@ class StoredTopic(TopicWithRecords):
 
     def apply_each(
         self, records: Iterable[Record], envelope: Envelope
-    ) -> Sequence[tuple[int, StoreError]]:
+    ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put records and announce them one by one, for recipients of changes, not of new states.
 
         Args:
@@ -208,11 +208,11 @@ class StoredTopic(TopicWithRecords):
             See `apply_run`.
         """
         is_heard = self.has_subscriptions or self.has_followers
-        problems: list[tuple[int, StoreError]] = []
+        problems: list[tuple[int, RecordStoreError]] = []
         for place, record in enumerate(records):
             try:
                 change = self._sow.apply(record)
-            except StoreError as error:
+            except RecordStoreError as error:
                 problems.append((place, error))
                 continue
             if is_heard:
@@ -241,7 +241,7 @@ class StoredTopic(TopicWithRecords):
         return Rejection(position, REASONS[type(error)], str(error))
 
     @property
-    def keeper(self) -> SowTopic:
+    def keeper(self) -> SowTopicRecords:
         """The records, which other names may share."""
         return self._sow
 
@@ -278,7 +278,7 @@ class StoredTopic(TopicWithRecords):
         self._sow.table.make_room_to_remove(records)
         return self._stores.next_sequence(), to_nanoseconds(envelope.received)
 
-    def _store(self, body: bytes, envelope: Envelope) -> Change:
+    def _store(self, body: bytes, envelope: Envelope) -> RecordChange:
         sow = self._sow
         return sow.publish(
             body,
@@ -292,6 +292,6 @@ class StoredTopic(TopicWithRecords):
             context=envelope.context(self.name, body) if sow.asks_for_context else None,
         )
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back after putting everything published so far on stable storage, or failing to."""
         self._stores.when_stored((self._sow,), then)

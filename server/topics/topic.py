@@ -26,27 +26,27 @@ from server.topics.subscriptions.delivery.delivery import (
     hand_over,
     header_start,
 )
-from server.topics.subscriptions.delivery.delivery_cache import PreparedSets
+from server.topics.subscriptions.delivery.delivery_cache import DeliveryCache
 from server.topics.subscriptions.delivery.delivery_hooks import WatchedDelivery
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.sink import SinkDelivery
 from server.topics.subscriptions.limits.failures import give_up_on
-from server.topics.subscriptions.matching.equality_lookup import MOST_AT_ONCE, ValueMatching
+from server.topics.subscriptions.matching.equality_lookup import MAX_LOOKUP_BATCH_SIZE, EqualityLookup
 from server.topics.subscriptions.matching.filter_set import Filter
 from server.topics.subscriptions.rejection import Rejection
-from server.topics.subscriptions.subscriber_set import Audience
+from server.topics.subscriptions.subscriber_set import SubscriberSet
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.storage.sow.store import Settled
-    from server.topics.subscriptions.delivery.delivery import Writer
+    from server.storage.sow.store import StoreCallback
+    from server.topics.subscriptions.delivery.delivery import FrameWriter
     from server.topics.subscriptions.delivery.outbox import Outbox
-    from server.topics.subscriptions.matching.vectorized import RunMatching
+    from server.topics.subscriptions.matching.vectorized import BatchMatcher
 
-FOR_NOBODY: Final = "/AMPS/devnull"
+NULL_TOPIC: Final = "/AMPS/devnull"
 """The topic that accepts all messages and delivers none."""
 
 _LEAST_RUN: Final = 4
@@ -58,11 +58,11 @@ RESERVED_TOPICS: Final = "/AMPS"
 
 def is_reserved(name: str) -> bool:
     """Return whether only the server may publish to a topic."""
-    return name.startswith(RESERVED_TOPICS) and name != FOR_NOBODY
+    return name.startswith(RESERVED_TOPICS) and name != NULL_TOPIC
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Topic(Audience):
+class Topic(SubscriberSet):
     """One topic of one message type, with no state but its audience.
 
     Args:
@@ -83,7 +83,7 @@ class Topic(Audience):
     def __init__(self, message_type: MessageType, name: str, functions: Functions) -> None:
         super().__init__(message_type, name, functions)
         self._to_all: list[Recipient] | None = []  # None when subscriptions have changed
-        self._to_matching = PreparedSets[tuple[Filter, ...], Recipient]()
+        self._to_matching = DeliveryCache[tuple[Filter, ...], Recipient]()
         # unfiltered subscriptions on connections that also have a filter here, with their places
         self._beside_filtered: dict[Subscription, int] = {}
         self._left: Final = header_start(name)
@@ -127,7 +127,7 @@ class Topic(Audience):
         self._filters.expect(1)
         return [*to_all, *self._recipients_of(self._filters.match(body, context))]
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back at once: nothing has to be stored."""
         then(None)
 
@@ -154,7 +154,7 @@ class Topic(Audience):
             start = end
 
     def _deliver_run(
-        self, runs: RunMatching[Filter], bodies: Sequence[bytes], start: int, envelope: Envelope
+        self, runs: BatchMatcher[Filter], bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
         """Deliver messages from a position on, deciding their filters together.
 
@@ -176,16 +176,16 @@ class Topic(Audience):
         return len(bodies)
 
     def _deliver_found(
-        self, finder: ValueMatching, bodies: Sequence[bytes], start: int, envelope: Envelope
+        self, finder: EqualityLookup, bodies: Sequence[bytes], start: int, envelope: Envelope
     ) -> int:
         """Deliver messages from a position on, looking up their filters together by value.
 
         There are no other recipients.
 
         Returns:
-            The position reached: at most `MOST_AT_ONCE` further, less if the audience has changed.
+            The position reached: at most `MAX_LOOKUP_BATCH_SIZE` further, less if the audience has changed.
         """
-        some = bodies[start : start + MOST_AT_ONCE]
+        some = bodies[start : start + MAX_LOOKUP_BATCH_SIZE]
         found = finder.find(some)
         sub_ids = [
             one.sub_id if isinstance(one, Filter) and one.writer is not None else None
@@ -280,7 +280,7 @@ class Topic(Audience):
         return delivery
 
     def _plain_writer(self, subscription: Subscription) -> Outbox | None:
-        """See `Audience`."""
+        """See `SubscriberSet`."""
         presentation = subscription.presentation
         is_plain = (
             subscription.conflater is None
@@ -293,7 +293,7 @@ class Topic(Audience):
         )
         return subscription.outbox if is_plain else None
 
-    def _writer_for(self, subscription: Subscription) -> Writer:
+    def _writer_for(self, subscription: Subscription) -> FrameWriter:
         """Return the writer that sends and counts the messages of a subscription."""
         outbox = subscription.outbox
         if subscription.conflater is not None:
@@ -320,8 +320,8 @@ def _are_apart(recipients: Sequence[Recipient]) -> bool:
     return len(numbers) == len(recipients)
 
 
-class TopicForNobody(Topic):
-    """The topic `FOR_NOBODY`: it delivers and records nothing."""
+class NullTopic(Topic):
+    """The topic `NULL_TOPIC`: it delivers and records nothing."""
 
     __slots__ = ()
 

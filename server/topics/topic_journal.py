@@ -12,18 +12,18 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.storage.journal import MESSAGES, AppendedRun, JournalUnavailable, Kind, Origin, Topic
+from server.storage.journal import MESSAGES, AppendResult, JournalUnavailableError, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.entry import NO_ORIGIN
 from server.storage.journal.format.layout import encode_text, pack_extras
-from server.storage.journal.write.blocks import made_of, of_one
+from server.storage.journal.write.blocks import map_column, of_one
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND
-from server.topics.log_feed import Recorded
-from server.topics.transaction_log import MOST_SEQUENCE
+from server.topics.log_feed import RecordedBatch
+from server.topics.transaction_log import MAX_SEQUENCE
 
 if TYPE_CHECKING:
-    from server.storage.journal import AppendedRun, Content, Field, OriginHandle, TopicHandle
-    from server.topics.log_feed import Feed
-    from server.topics.replicated.batch import Arrivals, Entries
+    from server.storage.journal import AppendResult, EntryColumns, FieldColumn, OriginHandle, TopicHandle
+    from server.topics.log_feed import LogFeed
+    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
 
@@ -31,7 +31,7 @@ _MOST_SECONDS: Final = (1 << 32) - 1
 _MICROSECONDS: Final = 1_000_000
 
 
-class AsRecorded(NamedTuple):
+class RecordedForm(NamedTuple):
     """The recorded form of messages that are recorded together.
 
     Attributes:
@@ -41,11 +41,11 @@ class AsRecorded(NamedTuple):
     """
 
     data: Sequence[bytes]
-    extras_length: Field
-    expirations: Field
+    extras_length: FieldColumn
+    expirations: FieldColumn
 
 
-def as_recorded(bodies: Sequence[bytes], envelope: Envelope, expirations: Field) -> AsRecorded:
+def encode_messages(bodies: Sequence[bytes], envelope: Envelope, expirations: FieldColumn) -> RecordedForm:
     """Return messages in the form in which they are recorded.
 
     Args:
@@ -53,13 +53,13 @@ def as_recorded(bodies: Sequence[bytes], envelope: Envelope, expirations: Field)
         envelope: the publisher's metadata of the messages.
         expirations: lifetimes in seconds, 0 for ever.
     """
-    seconds = made_of(expirations, lambda one: min(max(one, 0), _MOST_SECONDS))
+    seconds = map_column(expirations, lambda one: min(max(one, 0), _MOST_SECONDS))
     marks = envelope.correlation_ids
     if not marks:
-        return AsRecorded(bodies, 0, seconds)
+        return RecordedForm(bodies, 0, seconds)
     extras = [pack_extras(encode_text(mark), b"") if mark else b"" for mark in marks]
     data = [body + own for body, own in zip(bodies, extras, strict=True)]
-    return AsRecorded(data, [*map(len, extras)], seconds)
+    return RecordedForm(data, [*map(len, extras)], seconds)
 
 
 class TopicJournal:
@@ -78,13 +78,13 @@ class TopicJournal:
     __slots__ = ("_feeds", "_handle", "_message_type", "_name", "_topic", "log")
 
     def __init__(
-        self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[Feed] = ()
+        self, log: TransactionLog, message_type: str, name: str, feeds: Sequence[LogFeed] = ()
     ) -> None:
         self.log = log
         self._feeds = feeds
         self._message_type = message_type
         self._name = name
-        self._topic = Topic(message_type, name)
+        self._topic = JournalTopic(message_type, name)
         self._handle: TopicHandle | None = None
 
     def when_settled(self, then: Callable[[], None]) -> None:
@@ -112,10 +112,10 @@ class TopicJournal:
     def append_run(
         self,
         envelope: Envelope,
-        entries: AsRecorded,
+        entries: RecordedForm,
         start: int,
         sow_keys: Sequence[int] = (),
-    ) -> AppendedRun:
+    ) -> AppendResult:
         """Record messages that need nothing but the envelope's metadata of each; see `append`.
 
         Args:
@@ -138,8 +138,8 @@ class TopicJournal:
         if numbers and refusals.is_any:
             try:
                 refusals.before(client, numbers[-1])
-            except JournalUnavailable as problem:
-                return AppendedRun(start, (), journal.last_timestamp, problem)
+            except JournalUnavailableError as problem:
+                return AppendResult(start, (), journal.last_timestamp, problem)
         before = 0 if notes is None else journal.last_sequence(client)
         run = journal.append_run(
             self._handle,
@@ -167,7 +167,7 @@ class TopicJournal:
             )
         if self._feeds and run.txids:
             self._feed(
-                Recorded(
+                RecordedBatch(
                     self._name,
                     list(entries.data[start : run.end]),
                     envelope,
@@ -185,14 +185,14 @@ class TopicJournal:
         """True if any feed is notified of recorded messages."""
         return bool(self._feeds)
 
-    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that the journal needs for messages of other instances."""
         journal = self.log.journal
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
         return self._handle, journal.origin(origin.auth_id, origin.path)
 
-    def append_copies(self, arrivals: Arrivals, content: Content) -> AppendedRun:
+    def append_copies(self, arrivals: ReplicatedBatch, content: EntryColumns) -> AppendResult:
         """Record entries of another instance; return the outcome, and note it in `arrivals`, too.
 
         Args:
@@ -211,7 +211,7 @@ class TopicJournal:
             self.feed(arrivals, start, appended, content.sow_keys)
         return appended
 
-    def feed(self, entries: Entries, start: int, appended: AppendedRun, sow_keys: Field) -> None:
+    def feed(self, entries: EntryContents, start: int, appended: AppendResult, sow_keys: FieldColumn) -> None:
         """Notify the feeds of recorded messages of another instance.
 
         Args:
@@ -224,7 +224,7 @@ class TopicJournal:
         for first, end in entries.alike(start, start + len(appended.txids)):
             here = slice(first - start, end - start)
             self._feed(
-                Recorded(
+                RecordedBatch(
                     self._name,
                     entries.bodies[first:end],
                     entries.envelope(first, appended.timestamp),
@@ -241,11 +241,11 @@ class TopicJournal:
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `Feed.published_twice`."""
+        """See `LogFeed.published_twice`."""
         for feed in self._feeds:
             feed.published_twice(marks, publishers)
 
-    def _feed(self, recorded: Recorded) -> None:
+    def _feed(self, recorded: RecordedBatch) -> None:
         for feed in self._feeds:
             feed.take(recorded)
 
@@ -288,7 +288,7 @@ class TopicJournal:
         self,
         envelope: Envelope,
         body: bytes,
-        kind: Kind = Kind.PUBLISH,
+        kind: JournalEntryKind = JournalEntryKind.PUBLISH,
         key: str | None = None,
         expiration: int = 0,
         correlation_id: str | None = None,
@@ -346,7 +346,7 @@ class TopicJournal:
         envelope.bookmark = self.bookmark(envelope, txid)
         if self._feeds and kind in MESSAGES:
             self._feed(
-                Recorded(
+                RecordedBatch(
                     self._name,
                     (body,),
                     envelope,
@@ -361,22 +361,22 @@ class TopicJournal:
         return txid, moment * NANOSECONDS_IN_MICROSECOND
 
 
-def _keys(sow_keys: Field, part: slice) -> Sequence[int]:
+def _keys(sow_keys: FieldColumn, part: slice) -> Sequence[int]:
     """Return the SOW keys of consecutive messages; empty if the first has none."""
     keys = [sow_keys] * (part.stop - part.start) if isinstance(sow_keys, int) else sow_keys[part]
     return keys if keys[0] else ()
 
 
-def _origin_of(envelope: Envelope) -> Origin:
+def _origin_of(envelope: Envelope) -> JournalOrigin:
     """Return the origin that a journal records for a client's messages."""
     publisher = envelope.publisher
-    return Origin(publisher.user) if publisher is not None and publisher.user else NO_ORIGIN
+    return JournalOrigin(publisher.user) if publisher is not None and publisher.user else NO_ORIGIN
 
 
 def split_key(key: str | None) -> tuple[int, bytes]:
     """Return a SOW key as an entry stores it: as a number if it is one, else as text."""
     if key is None:
         return 0, b""
-    if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= MOST_SEQUENCE:
+    if key.isascii() and key.isdigit() and key[0] != "0" and int(key) <= MAX_SEQUENCE:
         return int(key), b""
     return 0, encode_text(key)

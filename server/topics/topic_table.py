@@ -13,29 +13,29 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from server.expressions.regex.budget import Allowance
-from server.storage.sow.topic_records import SowTopic
-from server.topics.journaled_topic import JournaledStoredTopic, JournaledTopic
-from server.topics.pattern_index import NamePatterns
-from server.topics.sow_topic import DerivedTopic, StoredTopic, TopicWithRecords
+from server.expressions.regex.budget import SearchAllowance
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+from server.topics.pattern_index import PatternIndex
+from server.topics.sow_topic import DerivedTopic, SowTopic, RecordTopic
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.subscription import Subscription
-from server.topics.topic import FOR_NOBODY, Topic, TopicForNobody
+from server.topics.topic import NULL_TOPIC, Topic, NullTopic
 from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.queues.topic.queue_table import Queues
+    from server.queues.topic.queue_table import QueueTable
     from server.security.permissions import Permit
-    from server.storage.sow.records import Change
-    from server.topics.record_source import Keeper
-    from server.topics.sow_registry import Stores
+    from server.storage.sow.records import RecordChange
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_registry import SowRegistry
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
-    from server.util.task import Sliced
+    from server.util.task import EngineTask
 
-AnyTopic: TypeAlias = Topic | StoredTopic | DerivedTopic
+AnyTopic: TypeAlias = Topic | SowTopic | DerivedTopic
 
 _MOST_KEPT: Final = 64 * 1024 * 1024
 _TOPIC_BYTES: Final = 8_192
@@ -50,7 +50,7 @@ _LOOKED_AT_ONCE: Final = 500
 """Topics checked in one time slice for whether they may be forgotten."""
 
 
-class _Left(NamedTuple):
+class _PendingAttachment(NamedTuple):
     """The rest of the work for a subscription that has been attached to ad hoc topics.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Left(NamedTuple):
     """
 
     topics: list[AnyTopic]
-    effort: Allowance
+    effort: SearchAllowance
 
 
 class TopicTable:
@@ -84,13 +84,13 @@ class TopicTable:
         self,
         message_types: Mapping[str, MessageType],
         functions: Functions,
-        stores: Stores,
-        queue: Callable[[Sliced], None],
+        stores: SowRegistry,
+        queue: Callable[[EngineTask], None],
         most_kept: int = _MOST_KEPT,
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
-        self.queues: Queues | None = None
+        self.queues: QueueTable | None = None
         self._message_types = message_types
         self._functions = functions
         self._stores = stores
@@ -100,15 +100,15 @@ class TopicTable:
         self._unlooked: list[tuple[str, str]] = []  # topics to check for being idle
         self._topics: dict[tuple[str, str], AnyTopic] = {}
         self._behind_queues: dict[tuple[str, str], AnyTopic] = {}
-        self._patterns = defaultdict[str, NamePatterns](NamePatterns)  # by message type
+        self._patterns = defaultdict[str, PatternIndex](PatternIndex)  # by message type
         # the topics that subscriptions by regular expression are attached to
         self._attached: dict[Subscription, set[AnyTopic]] = {}
-        self._left: dict[Subscription, _Left] = {}  # the rest of the work for `subscribe`
+        self._left: dict[Subscription, _PendingAttachment] = {}  # the rest of the work for `subscribe`
 
     def __len__(self) -> int:
         return len(self._topics)
 
-    def use_queues(self, queues: Queues) -> None:
+    def use_queues(self, queues: QueueTable) -> None:
         """Reserve the names of queues for them. Called before any topic is used."""
         self.queues = queues
         for queue in queues:
@@ -167,7 +167,7 @@ class TopicTable:
         Raises:
             TooCostlyError: matching topic names takes too many steps.
         """
-        left = self._left[subscription] = _Left([], Allowance())
+        left = self._left[subscription] = _PendingAttachment([], SearchAllowance())
         self._attached[subscription] = set()
         message_type = subscription.subscriber.message_type
         topics = self._of_type(message_type)
@@ -180,7 +180,7 @@ class TopicTable:
             if number % _ATTACHED_AT_ONCE == 0 and number < len(topics):
                 yield
 
-    def _attach(self, topic: AnyTopic, subscription: Subscription, effort: Allowance) -> None:
+    def _attach(self, topic: AnyTopic, subscription: Subscription, effort: SearchAllowance) -> None:
         """Attach a subscription to a topic if its regular expression matches the topic's name."""
         if not subscription.is_for(topic.name, effort):
             return
@@ -255,7 +255,7 @@ class TopicTable:
         ]
 
     def announce(
-        self, message_type: str, changes: Iterable[Change], envelope: Envelope, reason: str
+        self, message_type: str, changes: Iterable[RecordChange], envelope: Envelope, reason: str
     ) -> None:
         """Notify subscribers of changes of records that did not come from a publish.
 
@@ -267,7 +267,7 @@ class TopicTable:
         """
         for change in changes:
             topic = self.find(message_type, change.topic)
-            if isinstance(topic, TopicWithRecords):
+            if isinstance(topic, RecordTopic):
                 topic.announce(change, envelope, reason)
 
     def _add(self, message_type: str, name: str) -> AnyTopic:
@@ -313,11 +313,11 @@ class TopicTable:
             return False
         return found.source.matches(topic)
 
-    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+    def lookers_at(self, messages: RecordSource) -> RecordTopic:
         """Create the topic that notifies readers of a queue's records, and refuses publishes."""
         return DerivedTopic(messages, messages.name, self._functions, self._stores)
 
-    def _make_plain(self, message_type: str, name: str, keeper: Keeper | None) -> AnyTopic:
+    def _make_plain(self, message_type: str, name: str, keeper: RecordSource | None) -> AnyTopic:
         """Create a topic that is no queue.
 
         Args:
@@ -326,29 +326,29 @@ class TopicTable:
             keeper: the owner of its records, None if it has none.
         """
         functions, log = self._functions, self.transaction_log
-        if name == FOR_NOBODY:
-            return TopicForNobody(self._message_types[message_type], name, functions)
-        if keeper is not None and not isinstance(keeper, SowTopic):
+        if name == NULL_TOPIC:
+            return NullTopic(self._message_types[message_type], name, functions)
+        if keeper is not None and not isinstance(keeper, SowTopicRecords):
             return DerivedTopic(keeper, name, functions, self._stores)
         if log is None or not log.records(message_type, name if keeper is None else keeper.name):
             if keeper is not None:
-                return StoredTopic(keeper, name, functions, self._stores)
+                return SowTopic(keeper, name, functions, self._stores)
             return Topic(self._message_types[message_type], name, functions)
         feeds = () if self.queues is None else self.queues.fed_by(message_type, name)
         journal = TopicJournal(log, message_type, name, feeds)
         if keeper is not None:
-            return JournaledStoredTopic(keeper, name, functions, self._stores, journal)
+            return JournaledSowTopic(keeper, name, functions, self._stores, journal)
         return JournaledTopic(self._message_types[message_type], name, functions, journal)
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "", "idle topics"
 
     def step(self) -> bool:
         """Forget topics that can be recreated as they were: those without literal subscriptions.
 
-        See `Sliced.step`.
+        See `EngineTask.step`.
         """
         some = self._unlooked[-_LOOKED_AT_ONCE:]
         del self._unlooked[-_LOOKED_AT_ONCE:]

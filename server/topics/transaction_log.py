@@ -8,7 +8,7 @@ to the engine's thread. Only then do these entries count as durable, so that all
 one order.
 
 A durable entry is on stable storage of this machine. A *settled* entry is durable at all other
-instances, too, that have to acknowledge it (`Settlement`). Publishers get acks for settled
+instances, too, that have to acknowledge it (`AcknowledgementState`). Publishers get acks for settled
 messages. Without such instances, durable and settled are the same.
 """
 
@@ -24,27 +24,27 @@ from server.expressions.topic_names import AUDIT
 from server.storage.journal import (
     EVENTS,
     BookmarkError,
-    JournalUnavailable,
-    JournalUnreadable,
-    Kind,
-    Span,
+    JournalUnavailableError,
+    JournalUnreadableError,
+    JournalEntryKind,
+    LogSpan,
 )
 from server.storage.journal.errors import reason
 from server.storage.journal.publisher_table import server_made_identity
-from server.topics.rejected_sequences import Refusals, RefusedBeforeError
+from server.topics.rejected_sequences import RejectedSequences, RejectedSequenceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from config_schema.spec import JournaledTopicSpec
-    from server.storage.journal import BookmarkRequest, Journal, NotFound, Topic
-    from server.topics.publish_tracker import Notes
-    from server.util.task import Sliced
-    from server.util.worker_thread import HelperThread
+    from server.storage.journal import BookmarkRequest, Journal, MissingBookmarkPolicy, JournalTopic
+    from server.topics.publish_tracker import PublishTracker
+    from server.util.task import EngineTask
+    from server.util.worker_thread import WorkerThread
 
 _T = TypeVar("_T")
 
-Place: TypeAlias = Span | BookmarkError
+LogPosition: TypeAlias = LogSpan | BookmarkError
 """A part of the log, or the reason why there is none."""
 
 _RESERVED: Final = "/AMPS/"
@@ -52,11 +52,11 @@ _RESERVED: Final = "/AMPS/"
 _RELEASED_AT_ONCE: Final = 128
 """Callbacks released in one time slice; each sends about one ack."""
 _MOST_DAMAGED: Final = 1_000
-"""Damaged entries that are remembered until there is a `Mender`."""
+"""Damaged entries that are remembered until there is a `LogRepair`."""
 _LOOK_BACK: Final = 16
 """Entries to search backwards for the last one that has a bookmark."""
 
-MOST_SEQUENCE: Final = (1 << 64) - 1
+MAX_SEQUENCE: Final = (1 << 64) - 1
 """The highest valid sequence number."""
 
 DUPLICATE: Final = "duplicate"
@@ -67,11 +67,11 @@ class DuplicateError(Exception):
     """A publisher's sequence number is not above the highest one that it has used."""
 
 
-InTheWay: TypeAlias = Callable[["Path", int], None]
+OnJournalRetention: TypeAlias = Callable[["Path", int], None]
 """Called with a journal that cannot be removed, and the txid before which its entries are."""
 
 
-class Settlement(Protocol):
+class AcknowledgementState(Protocol):
     """Tracks the settled entries where other instances have to acknowledge entries."""
 
     @property
@@ -81,7 +81,7 @@ class Settlement(Protocol):
     def committed(self) -> None:
         """Note that more of the log is on stable storage."""
 
-    def concerns(self, topic: Topic) -> bool:
+    def concerns(self, topic: JournalTopic) -> bool:
         """Return whether another instance has to acknowledge messages published to a topic."""
 
     def places(self, txid: int) -> Sequence[tuple[int, int]]:
@@ -93,7 +93,7 @@ class Settlement(Protocol):
         """
 
 
-class Mender(Protocol):
+class LogRepair(Protocol):
     """Repairs damaged entries."""
 
     def look(self, txid: int) -> None:
@@ -108,7 +108,7 @@ class _Hold(NamedTuple):
 
     needed_from: Callable[[], int]
     whose: str
-    in_the_way: InTheWay | None
+    in_the_way: OnJournalRetention | None
 
 
 class TransactionLog:
@@ -134,11 +134,11 @@ class TransactionLog:
         journal: Journal,
         topics: Sequence[JournaledTopicSpec],
         instance: str,
-        helper: HelperThread,
+        helper: WorkerThread,
     ) -> None:
         self.journal: Final = journal
-        self.notes: Notes | None = None  # set before the first entry is recorded
-        self.refusals: Final = Refusals(journal, lambda: self.notes)
+        self.notes: PublishTracker | None = None  # set before the first entry is recorded
+        self.refusals: Final = RejectedSequences(journal, lambda: self.notes)
         self.durable = journal.durable_txid
         self.unreadable_said = 0.0
         self.instance: Final = instance
@@ -147,12 +147,12 @@ class TransactionLog:
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()
-        self._settlement: Settlement | None = None
-        self._start: Callable[[Sliced], None] | None = None  # set before the first entry
+        self._settlement: AcknowledgementState | None = None
+        self._start: Callable[[EngineTask], None] | None = None  # set before the first entry
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
-        self._mender: Mender | None = None
+        self._mender: LogRepair | None = None
         self._damaged: list[int] = []  # found before there was a mender
         self._holds_taken = 0
         self._behind_removal: list[Callable[[], None]] | None = None  # None: no removal in progress
@@ -227,11 +227,11 @@ class TransactionLog:
             RefusedBeforeError: its sequence number is too low, and the command was refused then.
             JournalUnavailable: the number is not a valid sequence number.
         """
-        if not 0 < sequence <= MOST_SEQUENCE:
-            raise JournalUnavailable(f"{sequence} is no sequence number: expected 64 bits")
+        if not 0 < sequence <= MAX_SEQUENCE:
+            raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
         highest = self.journal.last_sequence(client)
         if sequence <= highest and self.refusals.lacks(client, sequence):
-            raise RefusedBeforeError(
+            raise RejectedSequenceError(
                 f"sequence number {sequence}: was refused when it came first, or got lost; this"
                 f" publisher has got as far as {highest}, so it takes a new number"
             )
@@ -256,11 +256,11 @@ class TransactionLog:
             self._is_releasing = True
             self._start(self)
 
-    def use_settlement(self, settlement: Settlement) -> None:
+    def use_settlement(self, settlement: AcknowledgementState) -> None:
         """Make publishers wait for other instances, too. Called before the first publish."""
         self._settlement = settlement
 
-    def use_turns(self, start: Callable[[Sliced], None]) -> None:
+    def use_turns(self, start: Callable[[EngineTask], None]) -> None:
         """Run the waiting callbacks in time slices.
 
         Args:
@@ -270,11 +270,11 @@ class TransactionLog:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; it is for all publishers."""
+        """See `EngineTask.doing`; it is for all publishers."""
         return "", "commit"
 
     def step(self) -> bool:
-        """Run some of the waiting callbacks; see `Sliced.step`."""
+        """Run some of the waiting callbacks; see `EngineTask.step`."""
         self._is_releasing = False  # if a callback raises, the others run with the next commit
         if _let_go(self._waiting, self.durable) or (
             self._unsettled and _let_go(self._unsettled, self.settled())
@@ -294,7 +294,7 @@ class TransactionLog:
         else:
             self._waiting.append((last, then))
 
-    def when_settled(self, then: Callable[[], None], *topics: Topic) -> None:
+    def when_settled(self, then: Callable[[], None], *topics: JournalTopic) -> None:
         """Call back when everything appended so far is settled; at once if it is.
 
         Args:
@@ -333,10 +333,10 @@ class TransactionLog:
     def bookmark_at(self, txid: int) -> str | None:
         """Return the bookmark of the last event up to a durable entry; None if none is near."""
         if txid != self._bookmarked[0]:
-            span = Span(txid - _LOOK_BACK, last=txid)
+            span = LogSpan(txid - _LOOK_BACK, last=txid)
             try:
                 entries = self.journal.replay(span, kinds=EVENTS).read(_LOOK_BACK)
-            except JournalUnreadable:
+            except JournalUnreadableError:
                 return None  # not available at the moment
             self._bookmarked = txid, entries[-1].bookmark if entries else None
         return self._bookmarked[1]
@@ -361,15 +361,15 @@ class TransactionLog:
         Raises:
             JournalUnreadable: the entry cannot be read at the moment.
         """
-        entries = self.journal.replay(Span(txid - 1, last=txid), kinds=frozenset(Kind)).read(1)
+        entries = self.journal.replay(LogSpan(txid - 1, last=txid), kinds=frozenset(JournalEntryKind)).read(1)
         return entries[0].timestamp if entries else None
 
     def look_up(
         self,
         client: int,
         request: BookmarkRequest,
-        not_found: NotFound,
-        then: Callable[[Place], None],
+        not_found: MissingBookmarkPolicy,
+        then: Callable[[LogPosition], None],
     ) -> None:
         """Resolve a bookmark to a part of the log.
 
@@ -393,9 +393,9 @@ class TransactionLog:
         self,
         client: int,
         request: BookmarkRequest,
-        not_found: NotFound,
+        not_found: MissingBookmarkPolicy,
         now: int,
-        then: Callable[[Place], None],
+        then: Callable[[LogPosition], None],
     ) -> None:
         """Search for a bookmark on the helper thread, and retain all files until `then` returns.
 
@@ -410,7 +410,7 @@ class TransactionLog:
             first = self.journal.first_txid
             release = self.hold(lambda: first, f"search for a bookmark of session {client}")
 
-            def found(place: Place) -> None:
+            def found(place: LogPosition) -> None:
                 try:
                     then(place)
                 finally:
@@ -443,7 +443,7 @@ class TransactionLog:
         """Return whether an unreadable entry is not worth waiting for."""
         return self._mender is None or self._mender.is_lost(txid)
 
-    def use_mender(self, mender: Mender) -> None:
+    def use_mender(self, mender: LogRepair) -> None:
         """Report damaged entries to a mender, including those known already."""
         self._mender = mender
         damaged, self._damaged = self._damaged, []
@@ -453,24 +453,24 @@ class TransactionLog:
     def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
         """Run long work on the helper thread, and call back with its result.
 
-        See `HelperThread.do`; `work` must not raise.
+        See `WorkerThread.do`; `work` must not raise.
         """
         self._helper.do(work, then)
 
     def _resolving(
-        self, request: BookmarkRequest, not_found: NotFound, now: int
-    ) -> Generator[None, None, Place]:
+        self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
+    ) -> Generator[None, None, LogPosition]:
         try:
             return (yield from self.journal.resolving(request, not_found, now))
         except BookmarkError as error:
             return error
-        except JournalUnreadable as error:
+        except JournalUnreadableError as error:
             return BookmarkError(f"the transaction log cannot be read: {error}")
         except OSError as error:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
     def hold(
-        self, needed_from: Callable[[], int], whose: str, in_the_way: InTheWay | None = None
+        self, needed_from: Callable[[], int], whose: str, in_the_way: OnJournalRetention | None = None
     ) -> Callable[[], None]:
         """Retain the files of the log that a reader still needs.
 

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.expressions import Kind, parse_identifier
+from server.expressions import ContextKind, parse_identifier
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_table import RecordTable, TableOptions
-from server.storage.sow.records import Change, Record, to_nanoseconds
+from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.records import RecordChange, Record, to_nanoseconds
 from server.storage.views.aggregation import Aggregation
-from server.storage.views.definition import Definition
+from server.storage.views.definition import CompiledView
 from server.storage.views.sources import in_order
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.storage.views.groups import Group
-    from server.topics.record_source import Follower, Keeper
-    from server.topics.sow_registry import Announce, Stores
+    from server.topics.record_source import RecordFollower, RecordSource
+    from server.topics.sow_registry import AnnounceChanges, SowRegistry
     from server.util.clock import Clock
 
 
-class _Pending(NamedTuple):
+class _PendingInputChange(NamedTuple):
     """A change of an underlying record that has not been processed.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Pending(NamedTuple):
     """
 
     place: int
-    change: Change
+    change: RecordChange
     envelope: Envelope
     reason: str
 
@@ -62,13 +62,13 @@ class _Input:
 
     __slots__ = ("_place", "_take")
 
-    def __init__(self, place: int, take: Callable[[_Pending], None]) -> None:
+    def __init__(self, place: int, take: Callable[[_PendingInputChange], None]) -> None:
         self._place = place
         self._take = take
 
-    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """See `Follower.take`."""
-        self._take(_Pending(self._place, change, envelope, reason))
+    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """See `RecordFollower.take`."""
+        self._take(_PendingInputChange(self._place, change, envelope, reason))
 
 
 class View:
@@ -103,19 +103,19 @@ class View:
     def __init__(
         self,
         spec: ViewSpec,
-        find: Callable[[TopicRef], Keeper],
+        find: Callable[[TopicRef], RecordSource],
         message_type: MessageType,
         functions: Functions,
-        stores: Stores,
+        stores: SowRegistry,
         clock: Clock,
-        announce: Announce,
+        announce: AnnounceChanges,
         flush: Callable[[], None],
     ) -> None:
         self.name: Final = spec.name
         self.type_name: Final = spec.message_type
-        definition = Definition(spec, functions, lambda topic: find(topic).table.message_type)
+        definition = CompiledView(spec, functions, lambda topic: find(topic).table.message_type)
         sources = [find(ref) for ref in definition.topics]
-        self.inputs: Final[Sequence[tuple[Keeper, Follower]]] = [
+        self.inputs: Final[Sequence[tuple[RecordSource, RecordFollower]]] = [
             (source, _Input(place, self._take)) for place, source in enumerate(sources)
         ]
         self._stores: Final = stores
@@ -136,9 +136,9 @@ class View:
         self.table: Final = RecordTable(
             MemoryStore(),
             message_type,
-            TableOptions(
+            RecordTableOptions(
                 hash_indexes=tuple(
-                    tuple(parse_identifier(text, Kind.PATH).path for text in index)
+                    tuple(parse_identifier(text, ContextKind.PATH).path for text in index)
                     for index in spec.hash_indexes
                 ),
                 key_fields=tuple(self.key_fields) if None not in shown else (),
@@ -146,7 +146,7 @@ class View:
                 functions=functions,
             ),
         )
-        self._pending: dict[tuple[int, str, str], _Pending] = {}
+        self._pending: dict[tuple[int, str, str], _PendingInputChange] = {}
         self.changes = 0
         self.writes = 0
 
@@ -156,22 +156,22 @@ class View:
         return len(self._pending)
 
     def keeps(self, name: str) -> bool:
-        """See `Keeper.keeps`."""
+        """See `RecordSource.keeps`."""
         return name == self.name
 
     def query(self, spec: QuerySpec, now: int) -> Query:
-        """See `Keeper.query`."""
+        """See `RecordSource.query`."""
         return Query(self.table, spec, now)
 
     def begin(self) -> None:
-        """See `DerivedKeeper.begin`.
+        """See `DerivedRecordSource.begin`.
 
         The first topic comes last: then the records joined to its own are there already.
         """
         touched: dict[Group, int] = {}
         for place, (source, _) in reversed(list(enumerate(self.inputs))):
             for record in in_order(source.table.store):
-                change = Change(record.key, record.topic, None, record)
+                change = RecordChange(record.key, record.topic, None, record)
                 for group in self._aggregation.change(place, change, None):
                     touched.pop(group, None)
                     touched[group] = record.timestamp
@@ -180,7 +180,7 @@ class View:
 
     # ---- changes
 
-    def _take(self, pending: _Pending) -> None:
+    def _take(self, pending: _PendingInputChange) -> None:
         """Queue a change of an underlying record; merge it with an earlier one of the record."""
         self.changes += 1
         if not self._pending:
@@ -202,7 +202,7 @@ class View:
 
     def _work_off(self) -> None:
         pending, self._pending = self._pending, {}
-        touched: dict[Group, _Pending] = {}
+        touched: dict[Group, _PendingInputChange] = {}
         for one in pending.values():
             for group in self._aggregation.change(one.place, one.change, one.envelope):
                 touched[group] = one
@@ -219,7 +219,7 @@ class View:
                     MATCH if change.record is not None else gone,
                 )
 
-    def _write(self, group: Group, moment: int) -> Change | None:
+    def _write(self, group: Group, moment: int) -> RecordChange | None:
         """Update a group's record from its rows; return None if there was none and is none."""
         sequence = self._stores.next_sequence()
         if not self._aggregation.settle(group):

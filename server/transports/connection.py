@@ -12,29 +12,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from server.engine.connection_context import Link
-from server.engine.scheduler import LONG_READ
-from server.engine.socket_stats import NOTHING, Readings
+from server.engine.connection_context import ConnectionHandle
+from server.engine.scheduler import LONG_READ_SIZE
+from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 from server.security.certificates import user_of
-from server.topics.subscriptions.limits.slow_clients import Backlog, Pool
+from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
 from server.transports.socket_buffers import look
 
 if TYPE_CHECKING:
     from amperage.wire.framing import FrameSource
-    from server.engine.connection_context import Entrance
+    from server.engine.connection_context import ConnectionContext
     from server.engine.engine import Engine
     from server.engine.session import Session
     from server.transports.descriptor_reserve import DescriptorReserve
-    from server.util.rate_limited_log import Complaints
+    from server.util.rate_limited_log import RateLimitedLog
 
 _LINGER_SECONDS: Final = 5.0
-HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout for the handshake of TLS or HTTP."""
 
 _MAPPED_IPV4: Final = "::ffff:"
 
 
-class Accepted(Protocol):
+class AcceptedConnection(Protocol):
     """An accepted connection."""
 
     def disconnect(self, reason: str) -> None:
@@ -42,7 +42,7 @@ class Accepted(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Reception:
+class TransportContext:
     """Receives the connections of one transport.
 
     Attributes:
@@ -56,22 +56,22 @@ class Reception:
     """
 
     engine: Engine
-    entrance: Entrance
-    pool: Pool
+    entrance: ConnectionContext
+    pool: ClientPool
     descriptors: DescriptorReserve
-    complaints: Complaints
+    complaints: RateLimitedLog
     is_open: bool = False
-    connections: set[Accepted] = field(default_factory=set)
+    connections: set[AcceptedConnection] = field(default_factory=set)
 
 
-class Connection(asyncio.Protocol):
+class TransportConnection(asyncio.Protocol):
     """One accepted connection; subclasses interpret its bytes.
 
     Args:
         reception: the reception of its transport.
     """
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: TransportContext) -> None:
         self._reception = reception
         self._engine = reception.engine
         self._entrance = reception.entrance
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._session: Session | None = None
         self._handshake_limit: asyncio.TimerHandle | None = None
         self._is_closing = False
-        self._backlog = Backlog(
+        self._backlog = ClientBacklog(
             reception.pool,
             reception.engine.clock,
             reception.engine.log,
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._reception.connections.add(self)
-        self._entrance = entered(self._reception.entrance, self._transport)
+        self._entrance = with_certificate_user(self._reception.entrance, self._transport)
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         """Start the timeout of the handshake that has begun, unless it is running."""
         if self._handshake_limit is None:
             self._handshake_limit = asyncio.get_running_loop().call_later(
-                HANDSHAKE_SECONDS, self._give_up_handshake
+                HANDSHAKE_TIMEOUT_S, self._give_up_handshake
             )
 
     def _give_up_handshake(self) -> None:
@@ -153,14 +153,14 @@ class Connection(asyncio.Protocol):
 
     def _begin_session(
         self,
-        entrance: Entrance,
+        entrance: ConnectionContext,
         sink: Callable[[bytes], None],
         reader: FrameSource | None = None,
         *,
         takes_parts: bool = False,
     ) -> None:
         backlog = self._backlog
-        link = Link(
+        link = ConnectionHandle(
             self._address(),
             sink,
             self._hang_up,
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
         turns = self._engine.turns
         first = len(self._engine.outboxes.waiting)
         session.intake.feed(data)
-        if len(data) >= LONG_READ or session.intake.is_waiting:
+        if len(data) >= LONG_READ_SIZE or session.intake.is_waiting:
             turns.flush_while_busy()
         else:
             turns.flush(first)
@@ -192,11 +192,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _look(self) -> Readings:
+    def _look(self) -> SocketStats:
         """Return the buffered amounts of the connection, for statistics."""
         transport, backlog = self._transport, self._backlog
         if transport is None or transport.is_closing():
-            return NOTHING
+            return NO_SOCKET_STATS
         kept = backlog.memory_used + backlog.disk_used + transport.get_write_buffer_size()
         return look(transport.get_extra_info("socket"), kept, backlog.waits)
 
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
 
 
-def entered(entrance: Entrance, transport: asyncio.BaseTransport) -> Entrance:
+def with_certificate_user(entrance: ConnectionContext, transport: asyncio.BaseTransport) -> ConnectionContext:
     """Return an entrance with the user of the connection's certificate, if it has shown one."""
     certificate = transport.get_extra_info("peercert")  # already verified, or empty
     return replace(entrance, certificate_user=user_of(certificate)) if certificate else entrance

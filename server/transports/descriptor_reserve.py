@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _MOST_RESERVED: Final = 64
 _SAY_AGAIN_SECONDS: Final = 10.0
@@ -26,7 +26,7 @@ class DescriptorReserve:
         log: gets an entry when there are too many connections, at most once per interval.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, clock: Clock, log: ServerLog) -> None:
         self._clock = clock
         self._log = log
         self._said = 0.0

@@ -9,7 +9,7 @@ from amperage.wire.legacy.dialects import DIALECTS
 from amperage.wire.legacy.fix import FixDialect
 from amperage.wire.legacy.peer import LegacyPeer
 from config_schema.spec import MessageTypeSpec
-from server.transports.connection import Reception
+from server.transports.connection import TransportContext
 from server.transports.stream import StreamConnection
 
 _FIX_MODULES: Final = ("fix", "nvfix")
@@ -18,7 +18,7 @@ _FIX_MODULES: Final = ("fix", "nvfix")
 class LegacyConnection(StreamConnection):
     """One accepted connection that carries messages of a legacy protocol."""
 
-    def __init__(self, reception: Reception, dialect: Dialect) -> None:
+    def __init__(self, reception: TransportContext, dialect: Dialect) -> None:
         super().__init__(reception)
         self._peer = LegacyPeer(dialect)
 

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 
 from config_schema.spec import TransportSpec
-from server.transports.connection import Reception, printable_address
+from server.transports.connection import TransportContext, printable_address
 from server.transports.sockets import BACKLOG, UnixSocketFile, listen_on_inet
 from server.transports.tls import TlsError, make_server_context, remake_server_context
 from server.transports.tls_acceptor import TlsAcceptor
@@ -35,7 +35,7 @@ class Listener:
     def __init__(
         self,
         spec: TransportSpec,
-        reception: Reception,
+        reception: TransportContext,
         connect: Callable[[], asyncio.Protocol],
     ) -> None:
         self.spec = spec
@@ -124,7 +124,7 @@ class Listener:
             connection.disconnect(reason)
 
     def handshake_failed(self, address: str, reason: str) -> None:
-        """See `Told`."""
+        """See `HandshakeFailureHandler`."""
         self.reception.complaints.emit(
             "11-0008",
             f"{host_of(address)} at transport {self.spec.name}",
@@ -134,7 +134,7 @@ class Listener:
         )
 
     def nothing_said(self, address: str) -> None:
-        """See `Told`."""
+        """See `HandshakeFailureHandler`."""
         log = self.reception.engine.log
         log.emit("11-0009", transport=self.spec.name, address=address)
 

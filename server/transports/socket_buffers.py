@@ -8,7 +8,7 @@ import struct
 import termios
 from typing import Final
 
-from server.engine.socket_stats import NOTHING, Readings
+from server.engine.socket_stats import NO_SOCKET_STATS, SocketStats
 
 _INTEGER: Final = struct.Struct("i")
 _NO_BYTES: Final = bytes(_INTEGER.size)
@@ -19,7 +19,7 @@ _PEERS_WINDOW_AT: Final = 228
 """Offset of tcpi_snd_wnd in `struct tcp_info` (linux/tcp.h); present since Linux 5.4."""
 
 
-def look(connection: socket.socket, kept: int, waits: float) -> Readings:
+def look(connection: socket.socket, kept: int, waits: float) -> SocketStats:
     """Read how much data is buffered for a connection.
 
     Args:
@@ -33,8 +33,8 @@ def look(connection: socket.socket, kept: int, waits: float) -> Readings:
         (sending,) = _INTEGER.unpack(fcntl.ioctl(number, termios.TIOCOUTQ, _NO_BYTES))
         is_closed = connection.family != socket.AF_UNIX and _window_is_closed(connection)
     except OSError:  # closed meanwhile
-        return NOTHING
-    return Readings(kept, waits, receiving, sending, is_closed)
+        return NO_SOCKET_STATS
+    return SocketStats(kept, waits, receiving, sending, is_closed)
 
 
 def _window_is_closed(connection: socket.socket) -> bool:

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.compression import Compression
 from amperage.wire.framing import FrameError
-from amperage.wire.protocol_detection import Opening
-from server.transports.connection import Connection, Reception
+from amperage.wire.protocol_detection import ProtocolDetector
+from server.transports.connection import TransportConnection, TransportContext
 
 if TYPE_CHECKING:
     from server.engine.session import Session
 
 
-class StreamConnection(Connection):
+class StreamConnection(TransportConnection):
     """One accepted connection that carries a stream of frames."""
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: TransportContext) -> None:
         super().__init__(reception)
         self._is_plain = False  # True once the stream is known to contain only plain frames
-        self._opening = Opening()
+        self._opening = ProtocolDetector()
         self._compression: Compression | None = None
 
     def data_received(self, data: bytes) -> None:
-        """See `Connection._feed`."""
+        """See `TransportConnection._feed`."""
         session = self._session
         if session is None:
             return

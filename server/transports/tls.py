@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from config_schema.spec import TlsSpec
-from server.util.safe_open import MOST_OF_CERTIFICATES, check_regular
+from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, check_regular
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -126,7 +126,7 @@ def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
     return _load_authorities(context, tls)
 
 
-class Watching(Protocol):
+class FileWatcher(Protocol):
     """Watches files; see `FileWatch`."""
 
     def watch(self, path: Path, told: Callable[[str], None]) -> Callable[[], None]:
@@ -138,7 +138,7 @@ class Watching(Protocol):
         """Watch all files with a suffix in a directory."""
 
 
-def watch_files(tls: TlsSpec, files: Watching, told: Callable[[str], None]) -> None:
+def watch_files(tls: TlsSpec, files: FileWatcher, told: Callable[[str], None]) -> None:
     """Register a callback for changes of the files that a transport's TLS is made from.
 
     Args:
@@ -229,7 +229,7 @@ def _authorities(tls: TlsSpec) -> list[Path]:
 
 def _use_file(what: str, path: str | Path, action: Callable[[], object], expected: str) -> None:
     """Make OpenSSL read a file, after a check that it is regular: it would block on a pipe."""
-    _use(what, partial(check_regular, path, MOST_OF_CERTIFICATES), "")
+    _use(what, partial(check_regular, path, MAX_CERTIFICATE_FILE_SIZE), "")
     _use(what, action, expected)
 
 
@@ -237,14 +237,14 @@ def _use(what: str, action: Callable[[], object], expected: str) -> None:
     try:
         action()
     except ssl.SSLError as error:
-        raise TlsError(f"{what}: {words(error)}; {expected}") from None
+        raise TlsError(f"{what}: {describe_tls_error(error)}; {expected}") from None
     except OSError as error:
         raise TlsError(f"{what}: {error.strerror or error}") from None
     except ValueError as error:
         raise TlsError(f"{what}: {error}; {expected}") from None
 
 
-def words(error: ssl.SSLError) -> str:
+def describe_tls_error(error: ssl.SSLError) -> str:
     """Return the problem in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"

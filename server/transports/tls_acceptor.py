@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.transports.connection import HANDSHAKE_SECONDS, printable_address
-from server.transports.tls import words
+from server.transports.connection import HANDSHAKE_TIMEOUT_S, printable_address
+from server.transports.tls import describe_tls_error
 
 if TYPE_CHECKING:
     from server.transports.descriptor_reserve import DescriptorReserve
@@ -36,7 +36,7 @@ _GLANCE: Final = 16
 _LEAST_SECONDS: Final = 0.1
 """Minimum time left for the handshake, however late its first bytes have arrived."""
 
-_TOO_LATE: Final = f"it did not end within {HANDSHAKE_SECONDS:.0f} seconds"
+_TOO_LATE: Final = f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} seconds"
 
 _WITHOUT_TLS: Final = {
     0x00: "the client speaks AMPS without TLS: its address has to begin with tcps",
@@ -54,7 +54,7 @@ _SAY_HTTPS: Final = (
 )
 
 
-class Told(Protocol):
+class HandshakeFailureHandler(Protocol):
     """Receives reports of connections that fail before they are established."""
 
     def handshake_failed(self, address: str, reason: str) -> None:
@@ -89,7 +89,7 @@ class TlsAcceptor:
         context: ssl.SSLContext,
         connect: Callable[[], asyncio.BaseProtocol],
         descriptors: DescriptorReserve,
-        told: Told,
+        told: HandshakeFailureHandler,
     ) -> None:
         self.context = context
         self._listening: Final = listening
@@ -133,7 +133,7 @@ class TlsAcceptor:
 
     async def _receive(self, accepted: socket.socket, address: str) -> None:
         """Do the TLS handshake of a connection, or report why it fails."""
-        latest = self._loop.time() + HANDSHAKE_SECONDS
+        latest = self._loop.time() + HANDSHAKE_TIMEOUT_S
         try:
             async with asyncio.timeout_at(latest):
                 first = await self._glance(accepted)
@@ -171,7 +171,7 @@ class TlsAcceptor:
                 self._connect, accepted, ssl=self.context, ssl_handshake_timeout=left
             )
         except ssl.SSLError as error:
-            self._told.handshake_failed(address, words(error))
+            self._told.handshake_failed(address, describe_tls_error(error))
         except ConnectionResetError:
             self._told.handshake_failed(address, "the client closed the connection in its middle")
         except (ConnectionAbortedError, TimeoutError):

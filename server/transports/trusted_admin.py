@@ -21,7 +21,7 @@ from server.security.cookies import cookies_in
 if TYPE_CHECKING:
     from websockets.datastructures import Headers
 
-    from server.security.cookies import Sessions
+    from server.security.cookies import CookieSessions
     from server.transports.origins import Origins
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -38,7 +38,7 @@ class TrustedAdmin:
         origins: the web pages that may connect.
     """
 
-    sessions: Sessions
+    sessions: CookieSessions
     port: int
     elsewhere: Collection[str]
     origins: Origins

@@ -9,10 +9,10 @@ from websockets.http11 import Request
 
 from amperage.wire.framing import FrameError
 from amperage.wire.websocket import WebsocketPeer
-from server.security.deferred import Pending
-from server.topics.system.audit import Party
-from server.transports.connection import HANDSHAKE_SECONDS, Connection, Reception
-from server.transports.websocket_handshake import Admittance, Doorkeeper, HandshakeRefused
+from server.security.deferred import AnswerFuture
+from server.topics.system.audit import AuditParty
+from server.transports.connection import HANDSHAKE_TIMEOUT_S, TransportConnection, TransportContext
+from server.transports.websocket_handshake import HandshakeResult, HandshakeAuthenticator, HandshakeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +27,20 @@ class WebsocketSettings:
             name stands for a connection without a logon.
     """
 
-    doorkeeper: Doorkeeper
+    doorkeeper: HandshakeAuthenticator
     headers: tuple[tuple[str, str], ...]
     deflate: bool
     text_types: Collection[str]
 
 
-class WebsocketConnection(Connection):
+class WebsocketConnection(TransportConnection):
     """One accepted connection that carries websocket messages."""
 
-    def __init__(self, reception: Reception, settings: WebsocketSettings) -> None:
+    def __init__(self, reception: TransportContext, settings: WebsocketSettings) -> None:
         super().__init__(reception)
         self._settings = settings
         self._peer = WebsocketPeer(deflate=settings.deflate)
-        self._deciding: Pending[Admittance | HandshakeRefused] | None = None
+        self._deciding: AnswerFuture[HandshakeResult | HandshakeError] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
@@ -60,7 +60,7 @@ class WebsocketConnection(Connection):
         self._limit_handshake()
 
     def _give_up_handshake(self) -> None:
-        self._log_refusal(f"it did not end within {HANDSHAKE_SECONDS:.0f} seconds")
+        self._log_refusal(f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} seconds")
         super()._give_up_handshake()
 
     def _shake_hands(self, data: bytes) -> None:
@@ -79,9 +79,9 @@ class WebsocketConnection(Connection):
     def _answer(self, request: Request) -> None:
         try:
             later = self._settings.doorkeeper.admit(request, self._address(), self._entrance)
-        except HandshakeRefused as refusal:
+        except HandshakeError as refusal:
             later = refusal
-        if not isinstance(later, Pending):
+        if not isinstance(later, AnswerFuture):
             self._decided(request, later)
             return
         self._deciding = later
@@ -90,12 +90,12 @@ class WebsocketConnection(Connection):
         later.when_there(lambda found: self._decided_late(request, found))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `Connection`."""
+        """See `TransportConnection`."""
         super().connection_lost(exc)
         if self._deciding is not None:
             self._deciding.give_up()
 
-    def _decided_late(self, request: Request, found: Admittance | HandshakeRefused) -> None:
+    def _decided_late(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
         """Complete a handshake that had to wait for its decision."""
         self._deciding = None
         if self._transport is None or self._transport.is_closing():
@@ -105,19 +105,19 @@ class WebsocketConnection(Connection):
         self._flush()
         self._resume_reading()
 
-    def _decided(self, request: Request, found: Admittance | HandshakeRefused) -> None:
+    def _decided(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
         """Accept or refuse a connection, and begin its session."""
         settings = self._settings
         if self._peer.is_ended:
             return
-        if isinstance(found, HandshakeRefused):
+        if isinstance(found, HandshakeError):
             headers = (*settings.headers, *found.headers)
             self._peer.refuse(found.status, str(found), headers)
             self._log_refusal(str(found))
             if found.logon is not None:
                 user, reason = found.logon
                 ours = self._entrance
-                party = Party(user, self._address(), ours.transport, module=ours.module)
+                party = AuditParty(user, self._address(), ours.transport, module=ours.module)
                 self._engine.audit.logon_refused(party, reason)
             return
         try:

@@ -19,16 +19,16 @@ from urllib.parse import unquote, urlsplit
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from server.engine.connection_context import Entrance
+from server.engine.connection_context import ConnectionContext
 from server.security.authentication import (
     Admission,
-    AtOnce,
-    Authenticator,
-    Credentials,
-    Exchange,
-    Origin,
+    ImmediateAuthenticator,
+    LogonAuthenticator,
+    LogonCredentials,
+    LogonExchange,
+    LogonOrigin,
 )
-from server.security.deferred import Later, mapped
+from server.security.deferred import AnswerOrFuture, mapped
 from server.security.proof_header import proof
 from server.transports.origins import Origins
 from server.transports.own_hosts import OwnHosts
@@ -37,7 +37,7 @@ from server.transports.trusted_admin import TrustedAdmin
 _PROTOCOLS: Final = ("amps", "json", "websocket")
 
 
-class HandshakeRefused(Exception):
+class HandshakeError(Exception):
     """The refusal of a connection. The text is the reason for the peer.
 
     Attributes:
@@ -60,7 +60,7 @@ class HandshakeRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Admittance:
+class HandshakeResult:
     """The permission to open a connection.
 
     Attributes:
@@ -68,12 +68,12 @@ class Admittance:
         headers: further headers for the response.
     """
 
-    entrance: Entrance
+    entrance: ConnectionContext
     headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Doorkeeper:
+class HandshakeAuthenticator:
     """Decides on the opening handshakes of one transport.
 
     Attributes:
@@ -93,8 +93,8 @@ class Doorkeeper:
     trusted_admin: TrustedAdmin | None
 
     def admit(
-        self, request: Request, address: str, entrance: Entrance
-    ) -> Later[Admittance | HandshakeRefused]:
+        self, request: Request, address: str, entrance: ConnectionContext
+    ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         """Decide on a request.
 
         Args:
@@ -111,25 +111,25 @@ class Doorkeeper:
         """
         self._check_origin(request.headers)
         message_type = self._message_type(request.path, entrance.message_type)
-        origin = Origin(entrance.transport, address, certificate_user=entrance.certificate_user)
+        origin = LogonOrigin(entrance.transport, address, certificate_user=entrance.certificate_user)
         entrance = replace(entrance, message_type=message_type)
         if self.trusted_admin is not None:
             user = self.trusted_admin.user_of(request.headers)
             if user is not None:
                 admission = Admission(True, user, "logged on to the admin interface")
-                trusted = _Admitted(admission)
-                return Admittance(replace(entrance, authenticator=trusted, module="TrustedAdmin"))
+                trusted = _HandshakeLogon(admission)
+                return HandshakeResult(replace(entrance, authenticator=trusted, module="TrustedAdmin"))
         return self._authenticate(entrance, _credentials(request.headers, origin))
 
     def _check_origin(self, headers: Headers) -> None:
         for origin in headers.get_all("Origin"):
             if not self.origins.allow(origin):
-                raise HandshakeRefused(
+                raise HandshakeError(
                     HTTPStatus.FORBIDDEN, f"Pages of {origin[:200]!r} may not connect."
                 )
             own = self.own_hosts
             if own is not None and not own.has_page(origin, headers.get("Host", "")):
-                raise HandshakeRefused(
+                raise HandshakeError(
                     HTTPStatus.FORBIDDEN,
                     f"Pages of {origin[:200]!r} may not connect: where no credentials are checked, "
                     "only pages of this host and of the browser's own machine may. "
@@ -143,91 +143,91 @@ class Doorkeeper:
         if not words or (len(words) == 1 and words[0] in _PROTOCOLS):
             return fixed
         if len(words) < 2 or words[-2] not in _PROTOCOLS:
-            raise HandshakeRefused(
+            raise HandshakeError(
                 HTTPStatus.NOT_FOUND, "Expected a path that ends with /amps/ and a message type."
             )
         wanted = words[-1]
         if fixed is not None and wanted != fixed:
-            raise HandshakeRefused(
+            raise HandshakeError(
                 HTTPStatus.NOT_FOUND, f"This transport speaks {fixed} only, not {wanted!r}."
             )
         if wanted not in self.message_types:
             expected = ", ".join(sorted(self.message_types))
-            raise HandshakeRefused(
+            raise HandshakeError(
                 HTTPStatus.NOT_FOUND,
                 f"There is no message type {wanted!r} here, expected one of {expected}.",
             )
         return wanted
 
     def _authenticate(
-        self, entrance: Entrance, credentials: Credentials | None
-    ) -> Later[Admittance | HandshakeRefused]:
+        self, entrance: ConnectionContext, credentials: LogonCredentials | None
+    ) -> AnswerOrFuture[HandshakeResult | HandshakeError]:
         if self.www_authenticate is None:
-            in_hand = _CredentialsInHand(entrance.authenticator, credentials)
-            return Admittance(replace(entrance, authenticator=in_hand))
+            in_hand = _HandshakeCredentials(entrance.authenticator, credentials)
+            return HandshakeResult(replace(entrance, authenticator=in_hand))
         if credentials is None:
             raise self._not_accepted("Credentials are required.")
 
-        def judge(admission: Admission) -> Admittance | HandshakeRefused:
+        def judge(admission: Admission) -> HandshakeResult | HandshakeError:
             if admission.granted:
-                admitted = replace(entrance, authenticator=_Admitted(admission))
-                return Admittance(admitted, proof(self.www_authenticate, admission))
+                admitted = replace(entrance, authenticator=_HandshakeLogon(admission))
+                return HandshakeResult(admitted, proof(self.www_authenticate, admission))
             why = admission.detail or admission.reason
             return self._not_accepted("The credentials are not accepted.", (credentials.user, why))
 
         return mapped(entrance.authenticator.begin().step(credentials), judge)
 
-    def _not_accepted(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeRefused:
+    def _not_accepted(self, text: str, logon: tuple[str, str] | None = None) -> HandshakeError:
         challenge = (("WWW-Authenticate", self.www_authenticate or ""),)
-        return HandshakeRefused(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
+        return HandshakeError(HTTPStatus.UNAUTHORIZED, text, challenge, logon)
 
 
 @dataclass(frozen=True, slots=True)
-class _Admitted(AtOnce):
+class _HandshakeLogon(ImmediateAuthenticator):
     """Repeats the decision made in the handshake, for any later logon."""
 
     admission: Admission
 
-    def step(self, credentials: Credentials) -> Admission:  # noqa: ARG002 - decided before
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> Admission:  # noqa: ARG002 - decided before
+        """See `LogonExchange`."""
         return self.admission
 
 
 @dataclass(frozen=True, slots=True)
-class _CredentialsInHand:
+class _HandshakeCredentials:
     """Completes logons without credentials by the credentials of the handshake.
 
     The handshake itself counts as a logon, so that commands may follow it at once.
     """
 
-    authenticator: Authenticator
-    credentials: Credentials | None
+    authenticator: LogonAuthenticator
+    credentials: LogonCredentials | None
 
-    def begin(self) -> Exchange:
-        """See `Authenticator`."""
-        return _Completed(self.authenticator.begin(), self.credentials)
+    def begin(self) -> LogonExchange:
+        """See `LogonAuthenticator`."""
+        return _CredentialExchange(self.authenticator.begin(), self.credentials)
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         self.authenticator.forget()
 
 
 @dataclass(frozen=True, slots=True)
-class _Completed:
+class _CredentialExchange:
     """A logon that is completed by the credentials of the handshake."""
 
-    exchange: Exchange
-    credentials: Credentials | None
+    exchange: LogonExchange
+    credentials: LogonCredentials | None
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         given = self.credentials
         if given is not None and not credentials.user and not credentials.password:
             credentials = replace(given, origin=credentials.origin)
         return self.exchange.step(replace(credentials, explicit=True))
 
 
-def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
+def _credentials(headers: Headers, origin: LogonOrigin) -> LogonCredentials | None:
     """Return the credentials of an Authorization header; None if it has none that can be used.
 
     The token of the scheme Negotiate is passed to the authentication module as the password; the
@@ -239,7 +239,7 @@ def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
     scheme, _, text = values[0].strip().partition(" ")
     text = text.strip()
     if scheme.lower() == "negotiate" and text:
-        return Credentials("", text, explicit=True, origin=origin)
+        return LogonCredentials("", text, explicit=True, origin=origin)
     if scheme.lower() != "basic":
         return None
     try:
@@ -247,4 +247,4 @@ def _credentials(headers: Headers, origin: Origin) -> Credentials | None:
     except (binascii.Error, ValueError):
         return None
     user, colon, password = decoded.partition(":")
-    return Credentials(user, password, explicit=True, origin=origin) if colon else None
+    return LogonCredentials(user, password, explicit=True, origin=origin) if colon else None

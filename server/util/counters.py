@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Tally:
+class TrafficCounter:
     """Counts messages in one direction.
 
     Attributes:

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _IDLE_SECONDS: Final = 10.0
 
 
-class DaemonThreads(ThreadPoolExecutor):
+class DaemonThreadPool(ThreadPoolExecutor):
     """An executor whose threads are not waited for. An event loop can have it as its default.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def to_octets(text: str) -> bytes:
+def text_to_bytes(text: str) -> bytes:
     r"""Return the bytes of a text; its surrogate escapes are bytes that are not UTF-8.
 
     Any text can be converted: JSON's `\ud800` stands for no byte, and is encoded like a letter.
@@ -14,12 +14,12 @@ def to_octets(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def from_octets(octets: bytes) -> str:
+def bytes_to_text(octets: bytes) -> str:
     """Return the text of any bytes; those that are not UTF-8 become surrogate escapes."""
     return octets.decode("utf-8", "surrogateescape")
 
 
-class Descending:
+class DescendingBytes:
     """Bytes that sort in descending order."""
 
     __slots__ = ("octets",)
@@ -27,11 +27,11 @@ class Descending:
     def __init__(self, octets: bytes) -> None:
         self.octets = octets
 
-    def __lt__(self, other: Descending) -> bool:
+    def __lt__(self, other: DescendingBytes) -> bool:
         return other.octets < self.octets
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Descending) and other.octets == self.octets
+        return isinstance(other, DescendingBytes) and other.octets == self.octets
 
     def __hash__(self) -> int:
         return hash(self.octets)

@@ -13,7 +13,7 @@ _AT_ONCE: Final = 1000
 """Entries that are freed per slice."""
 
 
-class LettingGo:
+class LazyFree:
     """Empties dictionaries that are not used any more.
 
     Args:
@@ -27,11 +27,11 @@ class LettingGo:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """The client, and the kind of work. See `Sliced.doing`."""
+        """The client, and the kind of work. See `EngineTask.doing`."""
         return self._client, "letting go"
 
     def step(self) -> bool:
-        """Free some entries. See `Sliced.step`."""
+        """Free some entries. See `EngineTask.step`."""
         contents = self._contents
         if contents:
             some = contents[-1]

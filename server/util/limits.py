@@ -11,91 +11,91 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-LOGON_SECONDS: Final = 10.0
+LOGON_TIMEOUT_S: Final = 10.0
 """Time that a connection has for its logon, or for a first command in place of a logon."""
 
-MOST_CONNECTIONS_BEFORE_LOGON: Final = 5_000
+MAX_CONNECTIONS_BEFORE_LOGON: Final = 5_000
 """Connections that have not logged on; they use at most half of the process's descriptors."""
 
-MOST_HEADER_BEFORE_LOGON: Final = 64 * 1024
+MAX_HEADER_SIZE_BEFORE_LOGON: Final = 64 * 1024
 """Bytes of a header. That of a logon holds names and a password, which may be a token."""
 
-MOST_FRAME_BEFORE_LOGON: Final = 1024 * 1024
+MAX_FRAME_SIZE_BEFORE_LOGON: Final = 1024 * 1024
 """Bytes retained of an unfinished frame."""
 
-MOST_UNFINISHED_BEFORE_LOGON: Final = 64 * 1024 * 1024
+MAX_UNFINISHED_BYTES_BEFORE_LOGON: Final = 64 * 1024 * 1024
 """Bytes retained of the unfinished frames of all connections that have not logged on."""
 
-MOST_HEADER: Final = 1024 * 1024
+MAX_HEADER_SIZE: Final = 1024 * 1024
 """Bytes of a header: its longest parts have limits of their own."""
 
-MOST_QUERIES: Final = 100
+MAX_QUERIES: Final = 100
 """Queries in progress of one connection; the commands behind them wait."""
 
-MOST_SUBSCRIPTIONS: Final = 10_000
+MAX_SUBSCRIPTIONS: Final = 10_000
 """Subscriptions of one connection."""
 
-MOST_PATTERNS: Final = 500
+MAX_PATTERNS: Final = 500
 """Subscriptions of one connection to topics by regular expressions."""
 
-MOST_CONFLATED: Final = 1_000
+MAX_CONFLATED_SUBSCRIPTIONS: Final = 1_000
 """Conflated subscriptions of one connection: each has a timer, and retains pending messages."""
 
-MOST_SELECT_LISTS: Final = 500
+MAX_SELECT_LISTS: Final = 500
 """Different select lists of one connection's subscriptions: each needs messages of its own."""
 
-MOST_TOPIC_NAME: Final = 1_024
+MAX_TOPIC_NAME_LENGTH: Final = 1_024
 """Characters of the name of a topic: regular expressions are matched against it."""
 
-MOST_MEMORY: Final = 96 * 1024 * 1024
+MAX_CLIENT_MEMORY: Final = 96 * 1024 * 1024
 """Bytes charged for one connection's subscriptions and queries.
 
 See server/engine/commands/memory_accounting.py.
 """
 
-MOST_KEYS: Final = 10_000
+MAX_SOW_KEYS: Final = 10_000
 """SOW keys that a command names."""
 
-MOST_KEYS_OF_SUBSCRIPTION: Final = 1_000
+MAX_SUBSCRIPTION_SOW_KEYS: Final = 1_000
 """SOW keys that a subscribing command names: they become a part of its filter."""
 
-MOST_IDS: Final = 10_000
+MAX_SUBSCRIPTION_IDS: Final = 10_000
 """Ids of subscriptions or queries that a command names."""
 
-MOST_ACKS: Final = 100
+MAX_ACK_TYPES: Final = 100
 """Types of ack that a command requests; fewer than ten exist."""
 
-MOST_ORDER_TERMS: Final = 300
+MAX_ORDER_TERMS: Final = 300
 """Fields that results are ordered by."""
 
-MOST_COMPUTED_FIELDS: Final = 5_000
+MAX_COMPUTED_FIELDS: Final = 5_000
 """Fields of a projection, and of a grouping; 64 KB hold some thousand."""
 
-MOST_SELECTED_FIELDS: Final = 5_000
+MAX_SELECTED_FIELDS: Final = 5_000
 """Entries of a select list."""
 
-MOST_CONFLATION_KEYS: Final = 100
+MAX_CONFLATION_KEYS: Final = 100
 """Fields that messages are conflated by."""
 
-MOST_OPTIONS: Final = 128 * 1024
+MAX_OPTIONS_LENGTH: Final = 128 * 1024
 """Characters of a command's options, which include select lists and projections."""
 
-MOST_BOOKMARKS: Final = 10_000
+MAX_BOOKMARKS: Final = 10_000
 """Bookmarks in a list; a client has one for each publisher."""
 
-MOST_FILTER: Final = 64 * 1024
+MAX_FILTER_LENGTH: Final = 64 * 1024
 """Characters of a filter. A list of values for IN may be some thousand texts long."""
 
-MOST_FILTER_PARTS: Final = 1_000
+MAX_FILTER_TERMS: Final = 1_000
 """Operators, fields and functions of a filter, as in some hundred comparisons joined by OR."""
 
-MOST_FILTER_VALUES: Final = 16_384
-"""Numbers and texts of a filter; `MOST_FILTER` characters do not hold as many different ones."""
+MAX_FILTER_VALUES: Final = 16_384
+"""Numbers and texts of a filter; `MAX_FILTER_LENGTH` characters do not hold as many different ones."""
 
 
-def most_before_logon() -> int:
+def max_connections_before_logon() -> int:
     """Return the maximum number of connections that have not logged on."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS_BEFORE_LOGON
-    return max(1, min(MOST_CONNECTIONS_BEFORE_LOGON, allowed // 2))
+        return MAX_CONNECTIONS_BEFORE_LOGON
+    return max(1, min(MAX_CONNECTIONS_BEFORE_LOGON, allowed // 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Log(Protocol):
+class ServerLog(Protocol):
     """Writes the entries of the message catalogue."""
 
     def emit(self, message_id: str, /, **fields: object) -> None:

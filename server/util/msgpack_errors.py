@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MALFORMED: Final = (ValueError, RecursionError)
+MSGPACK_ERRORS: Final = (ValueError, RecursionError)
 """Exceptions that msgspec's decoders raise for malformed or unexpected bytes.
 
 Their own errors (`msgspec.DecodeError`, `msgspec.ValidationError`) and those of texts that are not

@@ -14,32 +14,32 @@ _Key = TypeVar("_Key", bound=Hashable, contravariant=True)
 T = TypeVar("T", bound=Hashable)
 """The type of items; it is no dictionary."""
 
-Crowd: TypeAlias = T | dict[T, None]
+MultimapItems: TypeAlias = T | dict[T, None]
 """The items of one key, in insertion order: the only one, or a dictionary of them."""
 
 
-class Crowds(Protocol[_Key, T]):
+class Multimap(Protocol[_Key, T]):
     """A mapping of keys to their items."""
 
-    def get(self, key: _Key, /) -> Crowd[T] | None:
+    def get(self, key: _Key, /) -> MultimapItems[T] | None:
         """Return the items of a key; None if there are none."""
 
-    def __getitem__(self, key: _Key, /) -> Crowd[T]:
+    def __getitem__(self, key: _Key, /) -> MultimapItems[T]:
         """Return the items of a key."""
 
-    def __setitem__(self, key: _Key, crowd: Crowd[T], /) -> None:
+    def __setitem__(self, key: _Key, crowd: MultimapItems[T], /) -> None:
         """Set the items of a key."""
 
     def __delitem__(self, key: _Key, /) -> None:
         """Remove a key with its items."""
 
 
-def members(crowd: Crowd[T]) -> Collection[T]:
+def members(crowd: MultimapItems[T]) -> Collection[T]:
     """Return the items of a key as a collection."""
     return crowd if isinstance(crowd, dict) else (crowd,)
 
 
-def joined(crowd: Crowd[T] | None, item: T) -> Crowd[T]:
+def with_item(crowd: MultimapItems[T] | None, item: T) -> MultimapItems[T]:
     """Return the items of a key with another item, which is stored once however often it is added.
 
     Args:
@@ -54,7 +54,7 @@ def joined(crowd: Crowd[T] | None, item: T) -> Crowd[T]:
     return crowd if crowd == item else {crowd: None, item: None}
 
 
-def left(crowd: Crowd[T] | None, item: T) -> Crowd[T] | None:
+def without_item(crowd: MultimapItems[T] | None, item: T) -> MultimapItems[T] | None:
     """Return the items of a key without one; None if there are no others.
 
     Args:
@@ -72,18 +72,18 @@ def left(crowd: Crowd[T] | None, item: T) -> Crowd[T] | None:
     return None
 
 
-def put(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
+def add_item(crowds: Multimap[_Key, T], key: _Key, item: T) -> None:
     """Add an item to a key. See `joined`."""
-    crowds[key] = joined(crowds.get(key), item)
+    crowds[key] = with_item(crowds.get(key), item)
 
 
-def take(crowds: Crowds[_Key, T], key: _Key, item: T) -> None:
+def discard_item(crowds: Multimap[_Key, T], key: _Key, item: T) -> None:
     """Remove an item from a key.
 
     Raises:
         KeyError: the key does not have it.
     """
-    others = left(crowds[key], item)
+    others = without_item(crowds[key], item)
     if others is None:
         del crowds[key]
     else:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-MOST: Final = 10
+MAX_ENTRIES_PER_MINUTE: Final = 10
 """Entries of one kind that one host or user may cause in a minute."""
 MINUTE: Final = 60.0
 _MOST_KNOWN: Final = 1_000
@@ -29,7 +29,7 @@ class _Count:
     left_out: int = 0
 
 
-class Complaints:
+class RateLimitedLog:
     """Writes rate-limited log entries.
 
     Args:
@@ -37,7 +37,7 @@ class Complaints:
         call_later: calls a function once, after some seconds.
     """
 
-    def __init__(self, log: Log, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+    def __init__(self, log: ServerLog, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._log = log
         self._call_later = call_later
         self._counts: dict[tuple[str, str], _Count] = {}
@@ -60,7 +60,7 @@ class Complaints:
         if count is None:
             count = self._counts[key] = _Count()
             self._call_later(MINUTE, lambda: self._minute_is_over(key))
-        if count.said >= MOST:
+        if count.said >= MAX_ENTRIES_PER_MINUTE:
             count.left_out += 1
             return False
         count.said += 1
@@ -75,7 +75,7 @@ class Complaints:
 
 
 def on_running_loop(seconds: float, call: Callable[[], None]) -> object:
-    """Call a function after some seconds, for `Complaints` that are used on one event loop."""
+    """Call a function after some seconds, for `RateLimitedLog` that are used on one event loop."""
     return asyncio.get_running_loop().call_later(seconds, call)
 
 

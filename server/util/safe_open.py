@@ -21,7 +21,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 
-MOST_OF_CERTIFICATES: Final = 16 * 1024 * 1024
+MAX_CERTIFICATE_FILE_SIZE: Final = 16 * 1024 * 1024
 """Bytes of a file with certificates, or with a key."""
 
 

@@ -34,7 +34,7 @@ _HERE: Final = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^
 _WORD_BEGINS_AFTER: Final = " \t\n;&|()`"
 
 
-class Template(Protocol):
+class CommandTemplate(Protocol):
     """A command with variables."""
 
     @property
@@ -46,7 +46,7 @@ class Template(Protocol):
         """The text after the last variable."""
 
 
-def shell_command(template: Template) -> tuple[str, Mapping[str, str]]:
+def shell_command(template: CommandTemplate) -> tuple[str, Mapping[str, str]]:
     """Return the command for the shell, and the environment variables that it refers to.
 
     Returns:

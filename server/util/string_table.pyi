@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-class TextTable(Generic[T]):
+class StringTable(Generic[T]):
     """Maps keys, nearly all of which are texts, to values; None is no value."""
 
     def __len__(self) -> int: ...

@@ -59,7 +59,7 @@ cdef inline bint are_equal(object one, object other) noexcept:
     return memcmp(PyUnicode_DATA(one), PyUnicode_DATA(other), length * kind) == 0
 
 
-cdef class TextTable:
+cdef class StringTable:
     """See texts.pyi."""
 
     cdef Slot *_slots

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 _One = TypeVar("_One")
 
 
-class Sliced(Protocol):
+class EngineTask(Protocol):
     """Work that is done in slices."""
 
     @property
@@ -19,21 +19,21 @@ class Sliced(Protocol):
         """Run one slice; return whether there is more to do."""
 
 
-class Slices(Protocol):
+class TaskScheduler(Protocol):
     """The scheduler, which shares the time of the engine's thread."""
 
     @property
     def elapsed(self) -> Callable[[], float]:
         """Seconds since some moment, never going back."""
 
-    def start(self, work: Sliced) -> None:
+    def start(self, work: EngineTask) -> None:
         """Run the first few slices of some work now, and the others in turns with other work."""
 
-    def queue(self, work: Sliced) -> None:
+    def queue(self, work: EngineTask) -> None:
         """Queue work, to run it in turns with other work."""
 
 
-def portions(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:
+def split_into_chunks(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:
     """Yield parts of a size, the last one smaller; at least one, which may be empty."""
     if len(things) <= size:
         yield things

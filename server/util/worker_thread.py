@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _Work: TypeAlias = tuple[Generator[None, None, Any], Callable[[Any], None]]
 
 
-class HelperThread:
+class WorkerThread:
     """Executes pieces of work one after the other; it touches no state of the engine.
 
     Args:

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actions.action import Action, Part
+from actions.action import Action, ActionPart
 from actions.module import Trigger
 from actions.registry import TRIGGERS, make_part
-from actions.services import Services
+from actions.services import ActionServices
 from config_schema.problems import Location
 from config_schema.spec import Option, Options
 from server.engine.internal_client import InternalClient
 from server.message_types.registry import MessageTypes
 from server.process.file_watch import FileWatch
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 from server.transports.listener import TransportError
 from tests.engine.support import Core, CorePeer
 from tests.storage.sow.support import make_topic, topic_spec
@@ -76,7 +76,7 @@ class Bench:
         self.stopped: list[str] = []
         self.rotations = 0
         self.actions: list[Action] = []
-        self.services = Services(
+        self.services = ActionServices(
             engine=self.core.engine,
             client=partial(InternalClient, self.core.engine),
             transports=self.transports,
@@ -90,10 +90,10 @@ class Bench:
         """Add an action, and provision it."""
         parts = []
         for name, given in steps:
-            parts.append(Part(name, make_part(name, options(given)), HERE))
+            parts.append(ActionPart(name, make_part(name, options(given)), HERE))
         return self.add_parts(on, parts)
 
-    def add_parts(self, on: Use | None, parts: Sequence[Part]) -> Action:
+    def add_parts(self, on: Use | None, parts: Sequence[ActionPart]) -> Action:
         """Add an action of modules that have been made."""
         action = Action("none" if on is None else on[0], parts, self.services)
         for part in parts:
@@ -169,7 +169,7 @@ def with_records(**more: int | bool) -> tuple[Bench, CorePeer]:
     """A bench with a topic that keeps records, and a client."""
     bench = Bench()
     expiration = int(more.get("expiration", 0)) or None
-    sow: SowTopic = make_topic(
+    sow: SowTopicRecords = make_topic(
         topic_spec("/id", expiration_enabled=expiration is not None, expiration=expiration)
     )
     bench.core.engine.stores.add(sow, sow.table.store.commit)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actions import action as limits
-from actions.action import Part
-from actions.context import Context
+from actions.action import ActionPart
+from actions.context import ActionContext
 from actions.module import Step
 from actions.step_options import StepOptions
 from config_schema.catalogue import ModuleRule
@@ -26,14 +26,14 @@ class Waits(Step):
 
     time_limit = 0.05
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         await asyncio.Event().wait()
 
 
 class Breaks(Step):
     """Has a defect."""
 
-    async def run(self, context: Context) -> None:
+    async def run(self, context: ActionContext) -> None:
         raise ZeroDivisionError
 
 
@@ -122,14 +122,14 @@ def test_a_failing_step_stops_the_action_with_one_entry(step: Use, reason: str) 
 
 def test_a_step_has_only_so_much_time() -> None:
     bench = Bench()
-    bench.add_parts(None, [Part("waits", Waits(NO_OPTIONS), HERE)])
+    bench.add_parts(None, [ActionPart("waits", Waits(NO_OPTIONS), HERE)])
     bench.perform()
     assert "longer than 0.05 seconds" in str(bench.entries("29-0101")[0]["reason"])
 
 
 def test_a_defect_costs_one_run_and_is_said() -> None:
     bench = Bench()
-    bench.add_parts(None, [Part("breaks", Breaks(NO_OPTIONS), HERE)])
+    bench.add_parts(None, [ActionPart("breaks", Breaks(NO_OPTIONS), HERE)])
     bench.post_all([{}] * 3)
     assert ["ZeroDivisionError" in str(entry["error"]) for entry in bench.entries("01-0004")] == [
         True
@@ -139,7 +139,7 @@ def test_a_defect_costs_one_run_and_is_said() -> None:
 def test_messages_do_not_wait_for_an_action() -> None:
     """While an action hangs, what is published is delivered, and other actions run."""
     bench = Bench()
-    bench.add_parts(on_publish("orders"), [Part("waits", Waits(NO_OPTIONS), HERE)])
+    bench.add_parts(on_publish("orders"), [ActionPart("waits", Waits(NO_OPTIONS), HERE)])
     bench.add(on_publish("orders"), echo("{{AMPS_DATA}}"))
     subscriber, publisher = bench.core.log_on("s"), bench.core.log_on("p")
     subscriber.send({"c": "subscribe", "t": "orders", "sub_id": "1"})
@@ -157,7 +157,7 @@ def test_messages_do_not_wait_for_an_action() -> None:
 
 
 def test_a_full_queue_drops_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_WAITING", 5)
+    monkeypatch.setattr(limits, "MAX_PENDING_RUNS", 5)
     bench = Bench()
     bench.add(None, echo("{{X}}"))
     bench.post_all([{"X": b"%d" % number} for number in range(8)])
@@ -167,7 +167,7 @@ def test_a_full_queue_drops_runs_and_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_BYTES_WAITING", 100)
+    monkeypatch.setattr(limits, "MAX_PENDING_RUN_BYTES", 100)
     bench = Bench()
     bench.add(None, echo("{{X}}"))
     sizes = (200, 10, 60, 60)
@@ -198,7 +198,7 @@ def test_a_publish_loop_is_cut(actions: list[tuple[Use, Use]]) -> None:
     publisher = bench.core.log_on()
     bench.run(lambda: publisher.send({"c": "publish", "t": "one"}, b"{}"))
     assert len(bench.entries("29-0106")) == 1
-    assert len(bench.entries("29-0100")) == limits.LONGEST_CHAIN + 1
+    assert len(bench.entries("29-0100")) == limits.MAX_ACTION_CHAIN_LENGTH + 1
 
 
 def test_an_action_may_publish_again_and_again_from_outside() -> None:
@@ -210,12 +210,12 @@ def test_an_action_may_publish_again_and_again_from_outside() -> None:
     subscriber.take_frames()
 
     def publish_many() -> None:
-        for number in range(3 * limits.LONGEST_CHAIN):
+        for number in range(3 * limits.MAX_ACTION_CHAIN_LENGTH):
             publisher.send({"c": "publish", "t": "one"}, b"%d" % number)
 
     bench.run(publish_many)
     bodies = [body for _, body in subscriber.take_frames()]
-    assert bodies == [b"%d" % number for number in range(3 * limits.LONGEST_CHAIN)]
+    assert bodies == [b"%d" % number for number in range(3 * limits.MAX_ACTION_CHAIN_LENGTH)]
     assert not bench.entries("29-0106")
 
 

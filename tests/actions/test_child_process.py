@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from actions.child_process import Process, started
-from actions.services import Helpers
+from actions.services import ActionThreads
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 
@@ -34,7 +34,7 @@ def test_a_process_is_killed_that_is_started_too_late() -> None:
         with suppress(asyncio.CancelledError):
             await task
 
-    helpers = Helpers()
+    helpers = ActionThreads()
     asyncio.run(give_up())
     may_start.set()
     wait_until(lambda: bool(processes))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.context import Context, Template
-from server.util.encoding import to_octets
+from actions.context import ActionContext, VariableTemplate
+from server.util.encoding import text_to_bytes
 
 VALUES = {"A": b"1", "EMPTY": b"", "BODY": b"\xff{{A}}\x00"}
 
@@ -30,13 +30,13 @@ CASES = [
 ]
 
 
-def context(values: dict[str, bytes]) -> Context:
-    return Context("plant", 1_000_000_000.25, values, "test")
+def context(values: dict[str, bytes]) -> ActionContext:
+    return ActionContext("plant", 1_000_000_000.25, values, "test")
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES)
 def test_a_template_expands_to(text: str, expected: bytes) -> None:
-    assert Template(text).expand(context(VALUES)) == expected
+    assert VariableTemplate(text).expand(context(VALUES)) == expected
 
 
 def test_what_an_event_sets_comes_before_the_defaults() -> None:
@@ -53,4 +53,4 @@ def test_expansion_is_a_substitution(pieces: list[str]) -> None:
         lambda match: values.get(match[1], b"").decode(),
         text,
     )
-    assert Template(text).expand(context(values)) == to_octets(expected)
+    assert VariableTemplate(text).expand(context(values)) == text_to_bytes(expected)

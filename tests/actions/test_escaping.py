@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.catalogue import DO_MODULES, IF_MODULES
-from actions.context import Context
-from actions.module import StepFailed
+from actions.context import ActionContext
+from actions.module import StepError
 from actions.value_escapes import TEMPLATES, body_template
 from config_schema.catalogue import ValueKind
 from server.message_types.registry import MessageTypes
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 from tests.actions.support import Bench, with_records
 
 OTHERS = {
@@ -39,9 +39,9 @@ def test_every_kind_of_option_of_a_step_has_a_rule_for_escaping() -> None:
     assert kinds <= set(TEMPLATES) | set(OTHERS)
 
 
-def context(value: str, **more: str) -> Context:
+def context(value: str, **more: str) -> ActionContext:
     values = {"X": value, **more}
-    return Context("i", 0.0, {name: to_octets(text) for name, text in values.items()}, "")
+    return ActionContext("i", 0.0, {name: text_to_bytes(text) for name, text in values.items()}, "")
 
 
 FAILS = None
@@ -88,7 +88,7 @@ def test_values_are_escaped_by_the_kind_of_option(
 ) -> None:
     template = TEMPLATES[kind](text)
     if expected is None:
-        with pytest.raises(StepFailed, match="value of"):
+        with pytest.raises(StepError, match="value of"):
             template.expand(context(value))
     else:
         assert template.expand_text(context(value, AMPS_MINIDUMP_PATH="/d*/m")) == expected

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.context import Context, Template
+from actions.context import ActionContext, VariableTemplate
 from actions.expressions import ExpressionTemplate
-from actions.module import StepFailed
-from server.expressions import Kind, parse
+from actions.module import StepError
+from server.expressions import ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 from server.util.shell_quoting import shell_command
 from tests.actions.support import Bench
 from tests.support.chances import examples
@@ -54,8 +54,8 @@ COMMANDS = [
 
 
 def run(command: str, value: str, directory: Path) -> bytes:
-    text, names = shell_command(Template(command))
-    environment = {name.encode(): to_octets(value) for name in names}
+    text, names = shell_command(VariableTemplate(command))
+    environment = {name.encode(): text_to_bytes(value) for name in names}
     environment[b"PATH"] = b"/usr/bin:/bin"
     done = subprocess.run(
         text,
@@ -90,21 +90,21 @@ HERE = [
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", NESTED)
 def test_nested_quotes_keep_a_value_in_one_piece(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_octets(value)
+    assert run(command, value, tmp_path) == text_to_bytes(value)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", HERE)
 def test_a_here_document_has_the_value_as_it_is(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_octets(value) + b"\n"
+    assert run(command, value, tmp_path) == text_to_bytes(value) + b"\n"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("command", COMMANDS[:3])
 def test_a_command_gets_a_value_as_one_word(command: str, value: str, tmp_path: Path) -> None:
-    assert run(command, value, tmp_path) == to_octets(value)
+    assert run(command, value, tmp_path) == text_to_bytes(value)
     assert not list(tmp_path.iterdir())
 
 
@@ -165,7 +165,7 @@ def test_no_value_is_parsed_however_odd_the_command(fragments: list[str], value:
     st.text(alphabet="'\"\\$`(){};&|<>*?~#!\n\t -aX0é", max_size=20),
 )
 def test_any_value_arrives(command: str, value: str) -> None:
-    assert run(command, value, Path("/")) == to_octets(value)
+    assert run(command, value, Path("/")) == text_to_bytes(value)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_any_value_arrives(command: str, value: str) -> None:
     ],
 )
 def test_how_a_command_refers_to_values(command: str, expected: str) -> None:
-    assert shell_command(Template(command))[0] == expected
+    assert shell_command(VariableTemplate(command))[0] == expected
 
 
 def test_a_zero_byte_fails_the_step() -> None:
@@ -192,9 +192,9 @@ def test_a_zero_byte_fails_the_step() -> None:
 
 def holds(condition: str, value: str) -> bool:
     template = ExpressionTemplate(
-        condition, lambda text: compile_filter(parse(text, Kind.CONDITION))
+        condition, lambda text: compile_filter(parse(text, ContextKind.CONDITION))
     )
-    return template.fill_in(Context("i", 0.0, {"X": to_octets(value)}, ""))(())
+    return template.fill_in(ActionContext("i", 0.0, {"X": text_to_bytes(value)}, ""))(())
 
 
 WORDS = st.text(alphabet="'\"\\rR= aOR1safe\n", max_size=16)
@@ -209,7 +209,7 @@ def test_a_condition_compares_the_value_and_nothing_else(condition: str, value: 
 def test_a_value_cannot_leave_a_raw_string(value: str) -> None:
     condition = "r'{{X}}' = 'safe'"
     if "'" in value:
-        with pytest.raises(StepFailed, match="raw string"):
+        with pytest.raises(StepError, match="raw string"):
             holds(condition, value)
     else:
         assert holds(condition, value) == (value == "safe")
@@ -233,7 +233,7 @@ def test_a_value_cannot_leave_a_raw_string(value: str) -> None:
 )
 def test_conditions(condition: str, value: str, expected: bool | None) -> None:
     if expected is None:
-        with pytest.raises(StepFailed):
+        with pytest.raises(StepError):
             holds(condition, value)
     else:
         assert holds(condition, value) is expected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.message_affinity import Affinities, Assignment
+from actions.message_affinity import MessageAffinities, AffinityAssignment
 from tests.actions.support import Bench, echo, put, with_records
 from tests.engine.support import CorePeer
 
@@ -87,7 +87,7 @@ def test_a_client_shares_until_its_last_subscription_ends() -> None:
 
 def test_a_busy_action_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many records at once do not flood the queue of the action, and none is forgotten."""
-    monkeypatch.setattr("actions.action.MOST_WAITING", 20)
+    monkeypatch.setattr("actions.action.MAX_PENDING_RUNS", 20)
     bench, peer = with_records()
     for key in range(60):
         put(peer, key, "open")
@@ -113,12 +113,12 @@ def test_a_busy_action_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_told_adds_up(deeds: list[tuple[str, int]]) -> None:
     """Every record is with one client at most, told in pairs, and in the end all have one."""
-    affinities = Affinities()
+    affinities = MessageAffinities()
     clients: set[int] = set()
     records: set[int] = set()
     owners: dict[str, int] = {}
 
-    def hear(told: Assignment | None) -> bool:
+    def hear(told: AffinityAssignment | None) -> bool:
         if told is None:
             return False
         key = told.record[1]

@@ -11,8 +11,8 @@ import pytest
 
 from actions.catalogue import DO_MODULES
 from actions.do_compress_files import DoCompressFiles
-from actions.module import StepFailed
-from actions.old_files import Choice, tidy_up
+from actions.module import StepError
+from actions.old_files import FileCriteria, process_old_files
 from actions.step_options import StepOptions
 from config_schema.spec import Options
 from tests.actions.support import Bench, echo
@@ -51,13 +51,13 @@ def test_the_oldest_go_first(
     logs: Path, keep: int | None, count: int | None, removed: set[str]
 ) -> None:
     before = set(os.listdir(logs))
-    tidy_up(Choice(str(logs / "*.log"), 86_400, keep, count), Path.unlink)
+    process_old_files(FileCriteria(str(logs / "*.log"), 86_400, keep, count), Path.unlink)
     assert before - set(os.listdir(logs)) == removed
 
 
 def test_a_file_that_is_open_stays(logs: Path) -> None:
     with (logs / "b.log").open():
-        tidy_up(Choice(str(logs / "?.log"), 86_400, None, None), Path.unlink)
+        process_old_files(FileCriteria(str(logs / "?.log"), 86_400, None, None), Path.unlink)
     assert (logs / "b.log").exists()
     assert not (logs / "a.log").exists()
 
@@ -66,8 +66,8 @@ def test_a_file_that_is_open_stays(logs: Path) -> None:
 def test_a_journal_stays_and_the_step_fails(logs: Path, name: str) -> None:
     (logs / name).touch()
     os.utime(logs / name, (0, 0))
-    with pytest.raises(StepFailed, match="is a journal"):
-        tidy_up(Choice(str(logs / "*"), 86_400, None, None), Path.unlink)
+    with pytest.raises(StepError, match="is a journal"):
+        process_old_files(FileCriteria(str(logs / "*"), 86_400, None, None), Path.unlink)
     assert (logs / name).exists()
     assert not (logs / "a.log").exists()
 
@@ -75,8 +75,8 @@ def test_a_journal_stays_and_the_step_fails(logs: Path, name: str) -> None:
 def test_one_file_that_cannot_be_processed_does_not_keep_the_others(logs: Path) -> None:
     (logs / "a.log.gz").write_text("in the way")
     step = DoCompressFiles(OPTIONS)
-    with pytest.raises(StepFailed, match=r"a\.log: .*already"):
-        tidy_up(Choice(str(logs / "?.log"), 86_400, None, None), step.process)
+    with pytest.raises(StepError, match=r"a\.log: .*already"):
+        process_old_files(FileCriteria(str(logs / "?.log"), 86_400, None, None), step.process)
     assert (logs / "a.log").exists()
     assert gzip.decompress((logs / "b.log.gz").read_bytes()) == b"b.log"
     assert not (logs / "b.log").exists()
@@ -87,7 +87,7 @@ def test_a_compressed_file_is_as_old_as_it_was_and_not_compressed_again(logs: Pa
     changed = (logs / "a.log").stat().st_mtime
     step = DoCompressFiles(OPTIONS)
     for _ in range(2):
-        tidy_up(Choice(str(logs / "a.log*"), 86_400, None, None), step.process)
+        process_old_files(FileCriteria(str(logs / "a.log*"), 86_400, None, None), step.process)
     status = (logs / "a.log.gz").stat()
     assert (status.st_mtime, status.st_mode & 0o777) == (changed, 0o600)
     assert not [name for name in os.listdir(logs) if "unfinished" in name or ".gz.gz" in name]

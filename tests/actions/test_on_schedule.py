@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from actions import on_schedule
-from actions.module import ProvisionFailed
+from actions.module import ModuleProvisionError
 from actions.on_schedule import OnSchedule
 from tests.actions.support import Bench, options
 from tests.engine.support import SimulatedClock
@@ -150,5 +150,5 @@ def test_what_lies_beyond_the_calendar_is_refused() -> None:
 
     bench = Bench()
     trigger = OnSchedule(options({"Every": "900000000d"}))
-    with pytest.raises(ProvisionFailed):
+    with pytest.raises(ModuleProvisionError):
         trigger.provision(bench.services, Firings(bench.core.clock))

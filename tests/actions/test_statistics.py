@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from server.statistics.history import History
+from server.statistics.history import StatisticsHistory
 from tests.statistics.support import LATER, Clients, kept, take
 from tests.support.waiting import WAIT_SECONDS
 
@@ -22,7 +22,7 @@ def test_statistics_of_an_age_are_removed_and_what_they_took_is_given_back(tmp_p
 
         bench.add(None, ("amps-action-do-truncate-statistics", {"Age": "{{AGE}}s"}))
         bench.perform(AGE=b"10")
-        assert keeper.ask(History.timestamps).result(WAIT_SECONDS) == stamps[-1:]
+        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[-1:]
 
         before = other.execute("PRAGMA page_count").fetchone()[0]
         bench.actions.clear()

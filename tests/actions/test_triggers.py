@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from actions.module import ProvisionFailed
+from actions.module import ModuleProvisionError
 from amperage.wire.bookmarks import client_hash
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 from tests.actions.support import Bench, Use, echo, on_publish, publish
 from tests.engine.replicas import Replica, Road
 from tests.storage.sow.support import topic_spec
@@ -152,7 +152,7 @@ def test_what_is_known_of_a_publish() -> None:
     "more", [{"Filter": "/a ="}, {"Topic": "a["}, {"Options": "oof"}, {"MessageType": ""}]
 )
 def test_what_cannot_be_watched_is_said_at_the_start(more: dict[str, str | list[str]]) -> None:
-    with pytest.raises((ProvisionFailed, KeyError)):
+    with pytest.raises((ModuleProvisionError, KeyError)):
         Bench().add(on_publish("a", **more), echo(""))
 
 
@@ -229,7 +229,7 @@ def test_values_of_a_message(message_type: str, body: bytes, value: str, expecte
         {"MessageType": message_type, "Data": "{{AMPS_DATA}}", "Value": [value, "OTHER=1"]},
     )
     bench.add(None, step, echo("{{N}}"))
-    bench.perform(AMPS_DATA=body, F=to_octets("2"))
+    bench.perform(AMPS_DATA=body, F=text_to_bytes("2"))
     assert bench.echoes() == [expected]
 
 

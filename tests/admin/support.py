@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from server.admin.http.connection import Answer
-from server.admin.http.limits import Limits
+from server.admin.http.connection import RequestHandler
+from server.admin.http.limits import HttpLimits
 from server.admin.http.server import HttpServer
 from server.statistics.resources import RESOURCES
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Resource, Type, Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import Resource, ColumnType, StatisticValue
 from server.statistics.timestamps import from_text
 from server.transports.descriptor_reserve import DescriptorReserve
 from tests.engine.support import RecordingLog, SimulatedClock
@@ -160,7 +160,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def http_server(answer: Answer, limits: Limits | None = None) -> Iterator[Peer]:
+def http_server(answer: RequestHandler, limits: HttpLimits | None = None) -> Iterator[Peer]:
     """An HTTP server on a thread of its own."""
     log = RecordingLog()
     listening = socket.create_server(("127.0.0.1", 0))
@@ -194,8 +194,8 @@ MOMENT = from_text("20261123T041500.25")
 
 
 def example_snapshot(
-    moment: int = MOMENT, entries: int = 2, **changed: dict[str, dict[str, Value]]
-) -> Snapshot:
+    moment: int = MOMENT, entries: int = 2, **changed: dict[str, dict[str, StatisticValue]]
+) -> StatisticsSnapshot:
     """A snapshot with some entries of each resource.
 
     Args:
@@ -203,7 +203,7 @@ def example_snapshot(
         entries: of resources that have such.
         changed: values by resource (`__` for a slash), by id, by field.
     """
-    found: dict[str, dict[str, tuple[Value, ...]]] = {}
+    found: dict[str, dict[str, tuple[StatisticValue, ...]]] = {}
     for resource in RESOURCES:
         ids = [str(number) for number in range(1, entries + 1)] if resource.entry else [""]
         found[resource.path] = {
@@ -212,9 +212,9 @@ def example_snapshot(
             )
             for identity in ids
         }
-    return Snapshot(moment, found)
+    return StatisticsSnapshot(moment, found)
 
 
-def _values(resource: Resource, changed: dict[str, Value]) -> tuple[Value, ...]:
-    examples: dict[Type, Value] = {Type.TEXT: "text", Type.INTEGER: 12, Type.REAL: 0.5}
+def _values(resource: Resource, changed: dict[str, StatisticValue]) -> tuple[StatisticValue, ...]:
+    examples: dict[ColumnType, StatisticValue] = {ColumnType.TEXT: "text", ColumnType.INTEGER: 12, ColumnType.REAL: 0.5}
     return tuple(changed.get(one.name, examples[one.type]) for one in resource.fields)

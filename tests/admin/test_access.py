@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 from config_schema.configuration_text import shown
-from server.admin.csrf import CrossSite
-from server.admin.http.messages import Document, Refusal, Request, Response
-from server.security.cookies import COOKIE, Sessions
+from server.admin.csrf import CsrfProtection
+from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.security.cookies import COOKIE, CookieSessions
 from server.transports.own_hosts import OwnHosts
 from tests.admin.support import Admin, running_admin
 from tests.support.waiting import WAIT_SECONDS
@@ -224,7 +224,7 @@ def test_entitlement_decides_about_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_sessions_are_bounded_and_end() -> None:
-    sessions = Sessions(seconds=60)
+    sessions = CookieSessions(seconds=60)
     first = sessions.begin("user", "credentials 0")
     kept = sessions.begin("user", "kept")
     for number in range(1_500):
@@ -233,16 +233,16 @@ def test_sessions_are_bounded_and_end() -> None:
     assert sessions.user_of(first) is None
     sessions.end_all()
     assert sessions.user_of(kept) is None
-    over = Sessions(seconds=-1)
+    over = CookieSessions(seconds=-1)
     assert over.user_of(over.begin("user", "x")) is None
 
 
 # other sites
 
 
-def request(method: str = "GET", **headers: str) -> Request:
+def request(method: str = "GET", **headers: str) -> HttpRequest:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Request(method, "/", {}, {"host": "here:8085", **named})
+    return HttpRequest(method, "/", {}, {"host": "here:8085", **named})
 
 
 PATTERN: Final = r"https://.*\.my\.com"
@@ -280,12 +280,12 @@ OPEN_READING = [
 def test_pages_that_may_read_where_nobody_logs_on(
     pattern: str | None, headers: dict[str, str], granted: str, is_refused: bool
 ) -> None:
-    cross_site = CrossSite(pattern, OwnHosts(["plant", "here"]), is_open=True)
-    response = Response(Document(b"", ""))
+    cross_site = CsrfProtection(pattern, OwnHosts(["plant", "here"]), is_open=True)
+    response = HttpResponse(HttpDocument(b"", ""))
     cross_site.grant(request(**headers), response)
     assert dict(response.headers)["Access-Control-Allow-Origin"] == granted
     if is_refused:
-        with pytest.raises(Refusal, match="AccessControlAllowOrigin"):
+        with pytest.raises(HttpError, match="AccessControlAllowOrigin"):
             cross_site.refuse_reader(request(**headers))
     else:
         cross_site.refuse_reader(request(**headers))
@@ -293,8 +293,8 @@ def test_pages_that_may_read_where_nobody_logs_on(
 
 @pytest.mark.parametrize(("pattern", "headers", "granted"), READING)
 def test_who_may_read(pattern: str | None, headers: dict[str, str], granted: str) -> None:
-    response = Response(Document(b"", ""))
-    CrossSite(pattern).grant(request(**headers), response)
+    response = HttpResponse(HttpDocument(b"", ""))
+    CsrfProtection(pattern).grant(request(**headers), response)
     found = dict(response.headers)
     assert found["Access-Control-Allow-Origin"] == granted
     assert ("Vary" in found) is (pattern is not None)
@@ -323,11 +323,11 @@ ACTING = [
 
 @pytest.mark.parametrize(("pattern", "headers", "may"), ACTING)
 def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) -> None:
-    cross_site = CrossSite(pattern)
+    cross_site = CsrfProtection(pattern)
     if may:
         cross_site.refuse_foreign(request(**headers))
         return
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         cross_site.refuse_foreign(request(**headers))
     assert refused.value.status == 403
 
@@ -348,8 +348,8 @@ def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) ->
 )
 def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) -> None:
     """A name that leads here may be anybody's, and its pages are on one site with us."""
-    guarded = CrossSite(None, OwnHosts(["plant"]), is_open=True)
-    open_to_all = CrossSite(None)
+    guarded = CsrfProtection(None, OwnHosts(["plant"]), is_open=True)
+    open_to_all = CsrfProtection(None)
     for headers in ({"accept_language": "en"}, {"user_agent": "Mozilla/5.0"}):
         asked = request(host=host, **headers)
         open_to_all.refuse_foreign(asked)
@@ -358,13 +358,13 @@ def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) ->
             if may:
                 refuse(asked)
             else:
-                with pytest.raises(Refusal, match="ExternalInetAddr"):
+                with pytest.raises(HttpError, match="ExternalInetAddr"):
                     refuse(asked)
     guarded.refuse_foreign(request(host=host, user_agent="curl/7.88"))
     guarded.refuse_reader(request(host=host, user_agent="curl/7.88"))
     asked = request(host=host, accept_language="en")
-    CrossSite("*", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
-    CrossSite(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
+    CsrfProtection("*", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
+    CsrfProtection(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
 
 
 FORGEABLE = [
@@ -386,7 +386,7 @@ FORGEABLE = [
 def test_requests_that_any_page_can_have_a_browser_send(
     method: str, headers: dict[str, str], expected: bool
 ) -> None:
-    assert CrossSite(None).is_forgeable(request(method, **headers)) is expected
+    assert CsrfProtection(None).is_forgeable(request(method, **headers)) is expected
 
 
 def test_a_server_tells_which_sites_may_read(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.admin.tree import PLACES
+from server.admin.tree import TREE_NODES
 from tests.admin.support import Admin, read, running_admin
 from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS
 
 NAMES = sorted(
-    {name for place in PLACES for name in place.split("/")} | {"amps", "all", "1", "pid"}
+    {name for place in TREE_NODES for name in place.split("/")} | {"amps", "all", "1", "pid"}
 )
 PART = st.sampled_from(NAMES) | st.sampled_from(
     ["", ".", "..", "%2f", "%00", "%ff", "any-tcp", "details", "timestamp", "config.xml", "a b%20"]

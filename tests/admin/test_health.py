@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 
 import pytest
 
-from server.admin.access import Visitor
-from server.admin.engine_calls import EngineSide
-from server.admin.health import Health, Transports
-from server.admin.http.messages import Document, Request
-from server.replication.links.lag_monitor import LATE_SECONDS
-from server.statistics.statistics_thread import Keeper
+from server.admin.access import Requester
+from server.admin.engine_calls import EngineCalls
+from server.admin.health import Health, TransportStates
+from server.admin.http.messages import HttpDocument, HttpRequest
+from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
+from server.statistics.statistics_thread import StatisticsThread
 from tests.admin.support import Admin, running_admin
 from tests.engine.support import RecordingLog
 from tests.support.server import CONFIGURATION, free_port, running_configuration
@@ -133,10 +133,10 @@ def test_a_destination_that_is_waited_for_since_a_moment_ago_is_well(tmp_path: P
                 return reply.status == 503
 
             wait_until(is_late)
-            assert time.time() - begun > LATE_SECONDS / 2, texts[-1]
+            assert time.time() - begun > LAG_WARNING_SECONDS / 2, texts[-1]
             since = texts[-1].rpartition("since ")[2].strip()
             moment = datetime.strptime(since, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
-            assert abs(moment.timestamp() - begun) < LATE_SECONDS, since
+            assert abs(moment.timestamp() - begun) < LAG_WARNING_SECONDS, since
         finally:
             near.process.send_signal(signal.SIGCONT)
         wait_until(lambda: admin.ask("/readyz").status == 200)
@@ -151,18 +151,18 @@ def test_what_is_asked_for_in_another_way_is_refused(admin: Admin) -> None:
 class _Open:
     """Lets everybody see everything."""
 
-    async def require(self, _visitor: Visitor, _path: str) -> None:
+    async def require(self, _visitor: Requester, _path: str) -> None:
         """Let pass."""
 
 
 def test_an_engine_that_does_not_answer_is_told() -> None:
-    keeper = Keeper(":memory:", 1000, RecordingLog())
-    stuck = EngineSide(lambda _call: None)
-    health = Health(cast("Any", _Open()), stuck, keeper, cast(Transports, None), None)
-    request = Request("GET", "/healthz", {}, {})
-    response = asyncio.run(health.lives(request, Visitor()))
+    keeper = StatisticsThread(":memory:", 1000, RecordingLog())
+    stuck = EngineCalls(lambda _call: None)
+    health = Health(cast("Any", _Open()), stuck, keeper, cast(TransportStates, None), None)
+    request = HttpRequest("GET", "/healthz", {}, {})
+    response = asyncio.run(health.lives(request, Requester()))
     assert response.status == 503
-    assert isinstance(response.body, Document)
+    assert isinstance(response.body, HttpDocument)
     engine, statistics = response.body.content.decode().splitlines()
     assert "no answer within 1 s" in engine
     assert statistics == "statistics: its thread has ended"

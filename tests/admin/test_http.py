@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.admin.http.compression import accepts_gzip
-from server.admin.http.limits import MOST_BODY, MOST_HEAD, MOST_TARGET, Limits
-from server.admin.http.messages import TEXT, Document, Refusal, Request, Response
-from server.admin.http.send_budget import UnderWay
+from server.admin.http.limits import MAX_REQUEST_BODY_SIZE, MAX_REQUEST_HEAD_SIZE, MAX_REQUEST_TARGET_SIZE, HttpLimits
+from server.admin.http.messages import TEXT, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.http.send_budget import SendBudget
 from tests.admin.support import Peer, http_server, read, read_all
 from tests.support.chances import examples
 from tests.support.waiting import WAIT_SECONDS, wait_until
@@ -25,24 +25,24 @@ LARGE = b"0123456789abcdef" * (1 << 19)
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-async def answer(request: Request) -> Response:
+async def answer(request: HttpRequest) -> HttpResponse:
     """Tell what has come; some paths do something else."""
     match request.path:
         case "/large":
-            return Response(Document(LARGE, TEXT))
+            return HttpResponse(HttpDocument(LARGE, TEXT))
         case "/defect":
             raise LookupError("a secret detail")
         case "/refused":
-            raise Refusal(404, "There is no such thing.")
+            raise HttpError(404, "There is no such thing.")
         case "/stream":
-            return Response(_numbers())
+            return HttpResponse(_numbers())
         case "/broken":
-            return Response(_breaks())
+            return HttpResponse(_breaks())
         case "/dated":
-            return Response(Document(b"old", TEXT), last_modified="Mon, 23 Nov 2026 04:00:00 GMT")
+            return HttpResponse(HttpDocument(b"old", TEXT), last_modified="Mon, 23 Nov 2026 04:00:00 GMT")
         case _:
             told = f"{request.method} {request.path} {dict(request.query)} {len(request.body)}\n"
-            return Response(Document(told.encode(), TEXT))
+            return HttpResponse(HttpDocument(told.encode(), TEXT))
 
 
 async def _numbers() -> AsyncGenerator[bytes, None]:
@@ -154,7 +154,7 @@ BAD = {
         400,
     ),
     "a large body": (
-        request("POST / HTTP/1.1", "Host: a", f"Content-Length: {MOST_BODY + 1}"),
+        request("POST / HTTP/1.1", "Host: a", f"Content-Length: {MAX_REQUEST_BODY_SIZE + 1}"),
         413,
     ),
     "a large body in chunks": (
@@ -167,15 +167,15 @@ BAD = {
         413,
     ),
     "a large body of a HEAD": (
-        request("HEAD / HTTP/1.1", "Host: a", f"Content-Length: {MOST_BODY + 1}"),
+        request("HEAD / HTTP/1.1", "Host: a", f"Content-Length: {MAX_REQUEST_BODY_SIZE + 1}"),
         413,
     ),
-    "a long path": (request(f"GET /{'a' * MOST_TARGET} HTTP/1.1", "Host: a"), 414),
+    "a long path": (request(f"GET /{'a' * MAX_REQUEST_TARGET_SIZE} HTTP/1.1", "Host: a"), 414),
     "many headers": (
         request("GET / HTTP/1.1", "Host: a", *(f"X-{n}: 1" for n in range(101))),
         431,
     ),
-    "a long header": (request("GET / HTTP/1.1", "Host: a", f"X: {'a' * MOST_HEAD}"), 431),
+    "a long header": (request("GET / HTTP/1.1", "Host: a", f"X: {'a' * MAX_REQUEST_HEAD_SIZE}"), 431),
     "headers without end": (request("GET / HTTP/1.1", "Host: a")[:-2] + b"X: 1\r\n" * 100_000, 431),
     "no path": (request("CONNECT a:80 HTTP/1.1", "Host: a"), 400),
     "many parameters": (
@@ -328,7 +328,7 @@ def test_what_has_not_changed_is_not_sent_again(peer: Peer) -> None:
 
 
 def test_who_sends_half_a_request_is_told_so_and_who_sends_nothing_is_let_go() -> None:
-    with http_server(answer, Limits(arrival=0.2, idle=0.2)) as peer:
+    with http_server(answer, HttpLimits(arrival=0.2, idle=0.2)) as peer:
         with peer.connect() as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHo")
             assert status(read_all(connection)) == 408
@@ -343,7 +343,7 @@ def test_who_sends_half_a_request_is_told_so_and_who_sends_nothing_is_let_go() -
 
 
 def test_who_does_not_read_is_cut_off_and_nobody_else() -> None:
-    with http_server(answer, Limits(write=0.3)) as peer, peer.connect() as slow:
+    with http_server(answer, HttpLimits(write=0.3)) as peer, peer.connect() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.sendall(request("GET /large HTTP/1.1", "Host: a"))
         assert status(peer.exchange(GET)) == 200
@@ -351,9 +351,9 @@ def test_who_does_not_read_is_cut_off_and_nobody_else() -> None:
 
 
 def test_so_much_may_be_under_way_and_no_more() -> None:
-    one, same, other = (Document(LARGE, TEXT) for _ in range(3))
-    small = Document(b"small", TEXT)
-    under_way = UnderWay(most=len(LARGE) + 10)
+    one, same, other = (HttpDocument(LARGE, TEXT) for _ in range(3))
+    small = HttpDocument(b"small", TEXT)
+    under_way = SendBudget(most=len(LARGE) + 10)
     assert under_way.begin(one)
     assert under_way.begin(one), "which counts once"
     assert not under_way.begin(other)
@@ -376,7 +376,7 @@ def _is_cut_off(connection: socket.socket) -> bool:
 
 
 def test_for_one_connection_too_many_the_one_goes_that_has_been_idle_longest() -> None:
-    with http_server(answer, Limits(connections=3)) as peer:
+    with http_server(answer, HttpLimits(connections=3)) as peer:
         idle = [peer.connect() for _ in range(3)]
         for connection in [*idle, idle[0]]:
             assert is_served(connection)

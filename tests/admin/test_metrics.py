@@ -11,12 +11,12 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from server.admin.metrics.exposition import Form, form_for, render
-from server.admin.metrics.families import MOST_ENTRIES, REST
-from server.admin.metrics.pages import MOST_DETAILED, details_of, families_of
+from server.admin.metrics.exposition import ExpositionFormat, form_for, render
+from server.admin.metrics.families import MAX_LISTED_ENTRIES, REST
+from server.admin.metrics.pages import MAX_DETAILED_ENTRIES, details_of, families_of
 from server.statistics.histograms import Distribution
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import StatisticValue
 from server.util.histogram import Histogram
 from tests.admin.support import MOMENT, Admin, Reply, example_snapshot, running_admin
 from tests.admin.test_programs import ELEMENTS
@@ -154,21 +154,21 @@ def test_a_document_is_made_once_per_sample(admin: Admin) -> None:
 @pytest.mark.parametrize(
     ("accept", "form"),
     [
-        ("", Form.PROMETHEUS),
-        ("*/*", Form.PROMETHEUS),
-        ("text/html, */*;q=0.8", Form.PROMETHEUS),
-        ("application/openmetrics-text", Form.OPEN_METRICS),
+        ("", ExpositionFormat.PROMETHEUS),
+        ("*/*", ExpositionFormat.PROMETHEUS),
+        ("text/html, */*;q=0.8", ExpositionFormat.PROMETHEUS),
+        ("application/openmetrics-text", ExpositionFormat.OPEN_METRICS),
         (
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*",
-            Form.OPEN_METRICS,
+            ExpositionFormat.OPEN_METRICS,
         ),
-        ("text/plain;q=0.9, application/openmetrics-text;q=0.1", Form.PROMETHEUS),
-        ("application/openmetrics-text;q=0", Form.PROMETHEUS),
-        ("application/openmetrics-text;version=9.0.0", Form.PROMETHEUS),
-        ("application/openmetrics-text;q=much", Form.PROMETHEUS),
+        ("text/plain;q=0.9, application/openmetrics-text;q=0.1", ExpositionFormat.PROMETHEUS),
+        ("application/openmetrics-text;q=0", ExpositionFormat.PROMETHEUS),
+        ("application/openmetrics-text;version=9.0.0", ExpositionFormat.PROMETHEUS),
+        ("application/openmetrics-text;q=much", ExpositionFormat.PROMETHEUS),
     ],
 )
-def test_whoever_asks_for_open_metrics_gets_it(accept: str, form: Form) -> None:
+def test_whoever_asks_for_open_metrics_gets_it(accept: str, form: ExpositionFormat) -> None:
     assert form_for(accept) is form
 
 
@@ -182,9 +182,9 @@ _LABELS: Final = {
 """Whose values tell the entries of a resource apart, where it is not their ids."""
 
 
-def _snapshot(entries: int, **changed: dict[str, dict[str, Value]]) -> Snapshot:
+def _snapshot(entries: int, **changed: dict[str, dict[str, StatisticValue]]) -> StatisticsSnapshot:
     """A snapshot whose entries have names of their own."""
-    named: dict[str, dict[str, dict[str, Value]]] = {
+    named: dict[str, dict[str, dict[str, StatisticValue]]] = {
         f"instance__{resource}": {
             str(number): {
                 field: f"{field}-{number}",
@@ -198,38 +198,38 @@ def _snapshot(entries: int, **changed: dict[str, dict[str, Value]]) -> Snapshot:
 
 
 def test_what_there_are_many_of_is_bounded() -> None:
-    count = MOST_ENTRIES + 250
-    changed: dict[str, Value] = {"valid_keys": 3, "update_count": 2}
+    count = MAX_LISTED_ENTRIES + 250
+    changed: dict[str, StatisticValue] = {"valid_keys": 3, "update_count": 2}
     snapshot = _snapshot(count, sow={str(count): changed})
-    for form, read in ((Form.OPEN_METRICS, read_open), (Form.PROMETHEUS, read_text)):
+    for form, read in ((ExpositionFormat.OPEN_METRICS, read_open), (ExpositionFormat.PROMETHEUS, read_text)):
         series = series_of(read(render(families_of(snapshot, []), form).decode()))
         names = Counter(name for name, _ in series)
-        assert max(names.values()) == MOST_ENTRIES + 1
+        assert max(names.values()) == MAX_LISTED_ENTRIES + 1
         rest = {"topic": REST, "message_type": REST}
         assert value_of(series, "amperage_sow_records", **rest) == 249 * 12 + 3
         assert value_of(series, "amperage_sow_updates_total", **rest) == 249 * 12 + 2
         assert value_of(series, "amperage_queue_oldest_lease_age_seconds", queue=REST) == 0.5
         assert value_of(series, "amperage_series_left_out") >= 250 * names[
             "amperage_sow_records"
-        ] / (MOST_ENTRIES + 1)
+        ] / (MAX_LISTED_ENTRIES + 1)
         assert value_of(series, "amperage_unread_messages", transport="name-1") == 0
 
 
 def test_details_are_bounded_and_have_no_rest() -> None:
-    snapshot = example_snapshot(entries=MOST_DETAILED + 5)
-    text = render(details_of(snapshot, "subscriptions"), Form.PROMETHEUS).decode()
+    snapshot = example_snapshot(entries=MAX_DETAILED_ENTRIES + 5)
+    text = render(details_of(snapshot, "subscriptions"), ExpositionFormat.PROMETHEUS).decode()
     series = series_of(read_text(text))
     assert value_of(series, "amperage_detailed_series_left_out") == 2 * 5
-    assert len(series) == 2 * MOST_DETAILED + 1
+    assert len(series) == 2 * MAX_DETAILED_ENTRIES + 1
     assert REST not in text
 
 
 def test_names_of_any_kind_arrive_as_they_are() -> None:
-    changed: dict[str, dict[str, Value]] = {
+    changed: dict[str, dict[str, StatisticValue]] = {
         str(number): {"topic": name} for number, name in enumerate(_NASTY, 1)
     }
     snapshot = _snapshot(len(_NASTY), sow=changed)
-    for form, read in ((Form.OPEN_METRICS, read_open), (Form.PROMETHEUS, read_text)):
+    for form, read in ((ExpositionFormat.OPEN_METRICS, read_open), (ExpositionFormat.PROMETHEUS, read_text)):
         text = render(families_of(snapshot, []), form).decode()
         family = next(one for one in read(text) if one.name == "amperage_sow_records")
         assert [sample.labels["topic"] for sample in family.samples] == list(_NASTY)
@@ -246,7 +246,7 @@ def test_a_histogram_counts_what_is_below_each_bound() -> None:
         Distribution("log_write_size", "bytes", "sizes", "", sizes),
     ]
     families = families_of(_snapshot(2), distributions)
-    series = series_of(read_open(render(families, Form.OPEN_METRICS).decode()))
+    series = series_of(read_open(render(families, ExpositionFormat.OPEN_METRICS).decode()))
 
     def below(bound: str) -> float:
         return value_of(series, "amperage_turn_seconds_bucket", le=bound)
@@ -270,7 +270,7 @@ def test_histograms_of_queues_are_bounded() -> None:
         for number, one in enumerate(held)
     ]
     families = families_of(_snapshot(2), distributions)
-    series = series_of(read_text(render(families, Form.PROMETHEUS).decode()))
+    series = series_of(read_text(render(families, ExpositionFormat.PROMETHEUS).decode()))
     assert value_of(series, f"amperage_{name}_seconds_count", queue="q99") == 1
     assert value_of(series, f"amperage_{name}_seconds_count", queue=REST) == 30
     assert len([key for key in series if key[0] == f"amperage_{name}_seconds_count"]) == 101

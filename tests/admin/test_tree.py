@@ -12,28 +12,28 @@ from lxml import etree
 
 from server.admin.documents import html_form, json_form, rnc, xml_form
 from server.admin.documents.values import text_of
-from server.admin.tree import PLACES, Node, NothingThere, Place, Tree
+from server.admin.tree import TREE_NODES, TreeTarget, PathNotFoundError, TreeNode, SnapshotTree
 from server.statistics.host_resources import HOST_CPUS
 from server.statistics.resources import RESOURCES
-from server.statistics.schema import INTEGER, REAL, TEXT, Value, snapshot
+from server.statistics.schema import INTEGER, REAL, TEXT, StatisticValue, snapshot
 from tests.admin.support import example_snapshot
 
-TREE = Tree(example_snapshot())
+TREE = SnapshotTree(example_snapshot())
 
 
-def everything(_place: Place) -> bool:
+def everything(_place: TreeNode) -> bool:
     return True
 
 
-def as_json(*names: str, tree: Tree = TREE) -> Any:
+def as_json(*names: str, tree: SnapshotTree = TREE) -> Any:
     return json.loads(json_form.render(tree, tree.find(("amps", *names)), everything))
 
 
-def as_xml(*names: str, tree: Tree = TREE) -> etree._Element:
+def as_xml(*names: str, tree: SnapshotTree = TREE) -> etree._Element:
     return etree.fromstring(xml_form.render(tree, tree.find(("amps", *names)), everything))
 
 
-def all_paths(place: Place = PLACES[""]) -> Iterator[tuple[str, ...]]:
+def all_paths(place: TreeNode = TREE_NODES[""]) -> Iterator[tuple[str, ...]]:
     """The paths of all there is in the example."""
     names = tuple(filter(None, place.path.split("/")))
     yield names
@@ -105,14 +105,14 @@ def test_all_values_are_strings() -> None:
         (18446744073709551615, INTEGER, "18446744073709551615"),
     ],
 )
-def test_a_value_is_a_text(value: Value, of_type: Any, text: str) -> None:
+def test_a_value_is_a_text(value: StatisticValue, of_type: Any, text: str) -> None:
     assert text_of(snapshot("one", "", of_type), value) == text
 
 
 def test_the_sample_of_the_reference() -> None:
     """AMPS User Guide, JSON Document Output and XML Document Output."""
     values = {"all": (62.452316076294, 0.490463215259, 10.681198910082, 26.376021798365)}
-    tree = Tree(type(TREE.snapshot)(TREE.snapshot.timestamp, {HOST_CPUS.path: values}))
+    tree = SnapshotTree(type(TREE.snapshot)(TREE.snapshot.timestamp, {HOST_CPUS.path: values}))
     assert as_json("host", "cpus", tree=tree) == {
         "amps": {
             "host": {
@@ -140,7 +140,7 @@ def test_the_sample_of_the_reference() -> None:
 
 def test_what_is_not_there_yet_leaves_empty_groups() -> None:
     """Programs go through them without looking whether they are there."""
-    tree = Tree(type(TREE.snapshot)(TREE.snapshot.timestamp, {}))
+    tree = SnapshotTree(type(TREE.snapshot)(TREE.snapshot.timestamp, {}))
     amps = as_json(tree=tree)["amps"]
     for resource in RESOURCES:
         found = amps
@@ -172,7 +172,7 @@ NOWHERE = [
 def test_what_is_not_there_is_told_with_what_is(
     names: tuple[str, ...], path: str, near: list[str]
 ) -> None:
-    with pytest.raises(NothingThere) as nothing:
+    with pytest.raises(PathNotFoundError) as nothing:
         TREE.find(names)
     assert nothing.value.path == path
     assert set(near) <= set(nothing.value.near)
@@ -189,10 +189,10 @@ STRANGE = "a&<b>'\"\x01\udc80/é\n%"
 
 
 def test_strange_names_break_nothing() -> None:
-    fields = PLACES["instance/clients"].resource
+    fields = TREE_NODES["instance/clients"].resource
     assert fields is not None
     values = {STRANGE: (STRANGE,) * len(fields.fields)}
-    tree = Tree(type(TREE.snapshot)(TREE.snapshot.timestamp, {"instance/clients": values}))
+    tree = SnapshotTree(type(TREE.snapshot)(TREE.snapshot.timestamp, {"instance/clients": values}))
     node = tree.find(["amps", "instance", "clients", STRANGE])
     (client,) = as_json("instance", "clients", tree=tree)["amps"]["instance"]["clients"]
     assert client["id"] == client["client_name"] == STRANGE
@@ -285,10 +285,10 @@ def test_the_schema_refuses_other_documents(schema: etree.RelaxNG) -> None:
 
 
 def test_places_that_may_not_be_seen_are_left_out() -> None:
-    def is_shown(place: Place) -> bool:
+    def is_shown(place: TreeNode) -> bool:
         return place.path != "instance/clients"
 
-    node = Node(PLACES["instance"])
+    node = TreeTarget(TREE_NODES["instance"])
     assert "clients" not in json.loads(json_form.render(TREE, node, is_shown))["amps"]["instance"]
     assert b"<clients>" not in xml_form.render(TREE, node, is_shown)
     assert b"<clients>" in xml_form.render(TREE, node, everything)

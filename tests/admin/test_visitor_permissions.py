@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from server.admin.access import Access, Visitor
-from server.admin.audit_events import Trail
-from server.admin.engine_calls import EngineSide
-from server.admin.http.messages import Refusal
-from server.admin.permissions import VisitorPermissions
-from server.security.cookies import Sessions
-from server.security.permissions import EVERYTHING, STRANGER, Permission, Permit
+from server.admin.access import AccessControl, Requester
+from server.admin.audit_events import AdminAudit
+from server.admin.engine_calls import EngineCalls
+from server.admin.http.messages import HttpError
+from server.admin.permissions import AdminPermissionCache
+from server.security.cookies import CookieSessions
+from server.security.permissions import ALL_PERMISSIONS, UNKNOWN_USER_PERMIT, Permission, Permit
 from tests.engine.support import Core
 
 
 class Counted:
     """A module that counts who is there."""
 
-    def __init__(self, answer: Permit = EVERYTHING.answer) -> None:
+    def __init__(self, answer: Permit = ALL_PERMISSIONS.answer) -> None:
         self.answer = answer
         self.entered = 0
         self.left = asyncio.Event()
@@ -47,7 +47,7 @@ class Counted:
 def test_who_has_not_been_there_for_a_while_has_gone() -> None:
     async def visit() -> None:
         module = Counted()
-        permissions = VisitorPermissions(module, idle=0.05)
+        permissions = AdminPermissionCache(module, idle=0.05)
         permissions.find("ann")
         permissions.find("ann")
         assert module.entered == 1
@@ -61,7 +61,7 @@ def test_who_has_not_been_there_for_a_while_has_gone() -> None:
 def test_who_is_there_stays() -> None:
     async def visit() -> None:
         module = Counted()
-        permissions = VisitorPermissions(module, idle=3600)
+        permissions = AdminPermissionCache(module, idle=3600)
         permissions.find("ann")
         permissions.find("ann")
         assert (module.entered, module.left.is_set()) == (1, False)
@@ -73,8 +73,8 @@ def test_who_is_there_stays() -> None:
 
 def test_strangers_are_asked_about_again() -> None:
     async def visit() -> None:
-        module = Counted(STRANGER)
-        permissions = VisitorPermissions(module, idle=3600)
+        module = Counted(UNKNOWN_USER_PERMIT)
+        permissions = AdminPermissionCache(module, idle=3600)
         permissions.find("ann")
         permissions.find("ann")
         assert module.entered == 2
@@ -85,8 +85,8 @@ def test_strangers_are_asked_about_again() -> None:
 @pytest.mark.parametrize(
     ("answer", "challenge", "status"),
     [
-        (STRANGER, 'Basic realm="x"', 401),  # they have shown a cookie
-        (STRANGER, "", 403),  # they have just logged on
+        (UNKNOWN_USER_PERMIT, 'Basic realm="x"', 401),  # they have shown a cookie
+        (UNKNOWN_USER_PERMIT, "", 403),  # they have just logged on
         (Permit(False), 'Basic realm="x"', 403),
     ],
 )
@@ -100,12 +100,12 @@ def test_whom_nothing_is_known_of_is_asked_to_log_on(
         def post(call: Callable[[], None]) -> None:
             loop.call_soon(call)
 
-        permissions = VisitorPermissions(Counted(answer))
-        core, engine_side = Core(), EngineSide(post)
-        trail = Trail(core.engine.audit, "counted", engine_side)
-        access = Access(admin, None, permissions, engine_side, trail, core.log, Sessions())
-        with pytest.raises(Refusal) as refused:
-            await access.require(Visitor("ann", challenge=challenge), "/amps")
+        permissions = AdminPermissionCache(Counted(answer))
+        core, engine_side = Core(), EngineCalls(post)
+        trail = AdminAudit(core.engine.audit, "counted", engine_side)
+        access = AccessControl(admin, None, permissions, engine_side, trail, core.log, CookieSessions())
+        with pytest.raises(HttpError) as refused:
+            await access.require(Requester("ann", challenge=challenge), "/amps")
         assert refused.value.status == status
         assert bool(refused.value.headers) == (status == 401)
 

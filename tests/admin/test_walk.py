@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from lxml import etree
 
-from server.admin.tree import PLACES, Place
-from server.statistics.schema import Field, Type
+from server.admin.tree import TREE_NODES, TreeNode
+from server.statistics.schema import ResourceField, ColumnType
 from tests.admin.support import Admin, Reply, read, running_admin
 from tests.admin.test_programs import ELEMENTS
 from tests.support.waiting import WAIT_SECONDS, wait_until
@@ -35,7 +35,7 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
 
     moment = get("/amps/instance/timestamp").text.split()[-1]
     at = f"t0={moment}&t1={moment}"
-    schema = {(place.path, one.name): one for place in PLACES.values() for one in _fields(place)}
+    schema = {(place.path, one.name): one for place in TREE_NODES.values() for one in _fields(place)}
     waiting, seen, values = ["/"], {"/"}, set()
     while waiting:
         path = waiting.pop()
@@ -48,9 +48,9 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
             place, name = _place(path)
             then = "" if place.startswith("mesh/") else f"?{at}"  # that is of now only
             value = re.sub("<[^>]*>", "", get(path + then).text)
-            if schema[place, name].type is not Type.TEXT:
+            if schema[place, name].type is not ColumnType.TEXT:
                 float(value)
-            if schema[place, name].type is Type.INTEGER:
+            if schema[place, name].type is ColumnType.INTEGER:
                 int(value)
             values.add((place, name))
         new = [link for link in links if link not in seen and not _acts(link)]
@@ -59,7 +59,7 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
     connection.close()
     expected = {
         (place.path, one.name)
-        for place in PLACES.values()
+        for place in TREE_NODES.values()
         if _has_values(admin, place.path)
         for one in _fields(place)
     }
@@ -72,7 +72,7 @@ def _acts(link: str) -> bool:
     return not link.startswith("/") or link.startswith("/amps/administrator")
 
 
-def _fields(place: Place) -> tuple[Field, ...]:
+def _fields(place: TreeNode) -> tuple[ResourceField, ...]:
     return () if place.resource is None else place.resource.fields
 
 
@@ -80,7 +80,7 @@ def _place(path: str) -> tuple[str, str]:
     """Which place a value belongs to, and its name."""
     *names, name = path.removeprefix("/amps/").split("/")
     place = "/".join(names)
-    return (place if place in PLACES else "/".join(names[:-1])), name
+    return (place if place in TREE_NODES else "/".join(names[:-1])), name
 
 
 def _has_values(admin: Admin, path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 
 from amperage.wire.bookmarks import client_hash
 from server.process.minidump import write_minidump
-from server.storage.journal.queue_points import QueuePoint, QueuesCache, pack_queues
+from server.storage.journal.queue_points import QueuePoint, QueuePointTable, pack_queues
 from server.storage.sow.records import Record
 from tests.storage.journal.support import opened
 from tests.storage.sow.support import Disk
@@ -53,7 +53,7 @@ def make_files(directory: Path) -> Mapping[str, Path]:
     """
     _make_journals(directory)
     _make_records(directory)
-    queues = QueuesCache(
+    queues = QueuePointTable(
         77,
         [
             QueuePoint("json", "jobs", "epoch", 1, 70, [((5, 9), MOMENT)]),

@@ -22,8 +22,8 @@ import trustme
 from server.cli import amps_doctor
 from server.cli.doctor import clock, disks, machine
 from server.cli.doctor.admin_interface import is_one_machine
-from server.cli.doctor.directories import Place
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.directories import InstanceDirectory
+from server.cli.doctor.findings import Examination, CheckVerdict
 from tests.cli.support import contents
 from tests.storage.journal.support import opened
 from tests.support.server import free_port
@@ -444,36 +444,36 @@ GOOD = {
 """What the kernel shows of a machine that is well."""
 
 MACHINES = [
-    ("load", "proc/loadavg", "999.0 9.0 9.0 1/100 1", Verdict.LOOK),
-    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 90 kB\n", Verdict.LOOK),
-    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 20 kB\n", Verdict.WRONG),
-    ("open files", "proc/self/limits", "x\nMax open files   1024   1024   files", Verdict.LOOK),
-    ("open files", "proc/self/limits", "x\nMax open files   256   256   files", Verdict.WRONG),
-    ("swappiness", "proc/sys/vm/swappiness", "60", Verdict.LOOK),
-    ("memory maps", "proc/sys/vm/max_map_count", "1000", Verdict.LOOK),
+    ("load", "proc/loadavg", "999.0 9.0 9.0 1/100 1", CheckVerdict.LOOK),
+    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 90 kB\n", CheckVerdict.LOOK),
+    ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 20 kB\n", CheckVerdict.WRONG),
+    ("open files", "proc/self/limits", "x\nMax open files   1024   1024   files", CheckVerdict.LOOK),
+    ("open files", "proc/self/limits", "x\nMax open files   256   256   files", CheckVerdict.WRONG),
+    ("swappiness", "proc/sys/vm/swappiness", "60", CheckVerdict.LOOK),
+    ("memory maps", "proc/sys/vm/max_map_count", "1000", CheckVerdict.LOOK),
     (
         "transparent huge pages",
         "sys/kernel/mm/transparent_hugepage/enabled",
         "[always] madvise never",
-        Verdict.LOOK,
+        CheckVerdict.LOOK,
     ),
     (
         "memory limit of the cgroup",
         "sys/fs/cgroup/amps/memory.current",
         "980",
-        Verdict.WRONG,
+        CheckVerdict.WRONG,
     ),
     (
         "processes ended for want of memory",
         "sys/fs/cgroup/amps/memory.events",
         "oom 1\noom_kill 1",
-        Verdict.WRONG,
+        CheckVerdict.WRONG,
     ),
     (
         "processor limit of the cgroup",
         "sys/fs/cgroup/amps/cpu.stat",
         "nr_throttled 17",
-        Verdict.LOOK,
+        CheckVerdict.LOOK,
     ),
 ]
 
@@ -488,13 +488,13 @@ def kernel(root: Path, **changes: str) -> Path:
 
 @pytest.mark.parametrize(("name", "file", "text", "verdict"), MACHINES)
 def test_what_is_thought_of_a_machine(
-    tmp_path: Path, name: str, file: str, text: str, verdict: Verdict
+    tmp_path: Path, name: str, file: str, text: str, verdict: CheckVerdict
 ) -> None:
     before, after = Examination(), Examination()
-    machine.examine(machine.Machine(kernel(tmp_path)), before)
-    bad = {one.name for one in before.findings if one.verdict is not Verdict.OK}
+    machine.examine(machine.HostMachine(kernel(tmp_path)), before)
+    bad = {one.name for one in before.findings if one.verdict is not CheckVerdict.OK}
     assert bad <= {"processors"}  # which are this machine's own
-    machine.examine(machine.Machine(kernel(tmp_path, **{file: text})), after)
+    machine.examine(machine.HostMachine(kernel(tmp_path, **{file: text})), after)
     (found,) = (one for one in after.findings if one.name == name)
     assert found.verdict is verdict
     assert found.reason
@@ -503,38 +503,38 @@ def test_what_is_thought_of_a_machine(
 
 def test_a_kernel_that_shows_nothing(tmp_path: Path) -> None:
     found = Examination()
-    machine.examine(machine.Machine(tmp_path), found)
+    machine.examine(machine.HostMachine(tmp_path), found)
     assert {one.name for one in found.findings} == {"processors"}
 
 
 MOUNTS = [
-    ("tmpfs / tmpfs rw 0 0", "type", Verdict.LOOK),
-    ("host:/x / nfs4 rw 0 0", "type", Verdict.LOOK),
-    ("overlay / overlay rw 0 0", "type", Verdict.LOOK),
-    ("/dev/a / ext4 ro,relatime 0 0", "mounted", Verdict.WRONG),
+    ("tmpfs / tmpfs rw 0 0", "type", CheckVerdict.LOOK),
+    ("host:/x / nfs4 rw 0 0", "type", CheckVerdict.LOOK),
+    ("overlay / overlay rw 0 0", "type", CheckVerdict.LOOK),
+    ("/dev/a / ext4 ro,relatime 0 0", "mounted", CheckVerdict.WRONG),
 ]
 
 
 @pytest.mark.parametrize(("line", "name", "verdict"), MOUNTS)
 def test_what_is_thought_of_a_file_system(
-    tmp_path: Path, line: str, name: str, verdict: Verdict
+    tmp_path: Path, line: str, name: str, verdict: CheckVerdict
 ) -> None:
     found = Examination()
     root = kernel(tmp_path, **{"proc/self/mounts": f"{line}\n"})
-    disks.examine([Place("journals", tmp_path)], found, root)
+    disks.examine([InstanceDirectory("journals", tmp_path)], found, root)
     (one,) = (one for one in found.findings if one.name.endswith(f": {name}"))
     assert one.verdict is verdict
 
 
 def test_a_disk_without_room_for_two_more_files_is_wrong(tmp_path: Path) -> None:
     found = Examination()
-    disks.examine([Place("journals", tmp_path, needs=1 << 60)], found, kernel(tmp_path))
-    assert found.findings[0].verdict is Verdict.WRONG
+    disks.examine([InstanceDirectory("journals", tmp_path, needs=1 << 60)], found, kernel(tmp_path))
+    assert found.findings[0].verdict is CheckVerdict.WRONG
 
 
 def test_directories_on_one_disk_are_one_line(tmp_path: Path) -> None:
     found = Examination()
-    places = [Place("journals", tmp_path / "a"), Place("records", tmp_path / "b")]
+    places = [InstanceDirectory("journals", tmp_path / "a"), InstanceDirectory("records", tmp_path / "b")]
     disks.examine(places, found, kernel(tmp_path))
     (room,) = (one for one in found.findings if "free (" in one.value)
     assert room.name == f"journals: {tmp_path}/a; records: {tmp_path}/b"
@@ -555,4 +555,4 @@ def test_clocks_agree_within_the_second_that_an_answer_names(
     clock.examine(formatdate(moment, usegmt=True), (moment + begun, moment + ended), found)
     (one,) = (one for one in found.findings if one.name == "the server's clock")
     assert one.value.startswith(f"{expected:+d} s ")
-    assert (one.verdict is Verdict.OK) is (abs(expected) <= 5)
+    assert (one.verdict is CheckVerdict.OK) is (abs(expected) <= 5)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from amperage.wire.bookmarks import client_hash
-from server.storage.journal.publisher_table import ClientsCache, pack_clients
+from server.storage.journal.publisher_table import PublisherTable, pack_clients
 from server.storage.sow.records import Record
 from tests.cli.files import make_files
 from tests.storage.journal.support import opened
@@ -117,7 +117,7 @@ def test_logs(files: Mapping[str, Path], printed: Print) -> None:
 def test_publishers_and_what_is_missing_of_them(tmp_path: Path, printed: Print) -> None:
     path = tmp_path / "clients.ack"
     highest = 2**64 - 1
-    cache = ClientsCache(highest, {highest: (7, 1_750_000_000_000_000)}, [(highest, 3, 4)])
+    cache = PublisherTable(highest, {highest: (7, 1_750_000_000_000_000)}, [(highest, 3, 4)])
     path.write_bytes(pack_clients(cache, 0))
     start = {"file": str(path), "client_name_hash": str(highest)}
     assert printed("amps_client_ack_dump", path)[1:] == [

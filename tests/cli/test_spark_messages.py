@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amperage.client import Message
-from amperage.client.limits import LARGEST_BODY
+from amperage.client.limits import MAX_BODY_SIZE
 from amperage.wire.header import Header
 from server.cli.spark.formats import as_json, compile_format
 from server.cli.spark.options import UsageError
-from server.cli.spark.sources import SourceError, paced, read_messages, split_messages
+from server.cli.spark.sources import MessageSourceError, paced, read_messages, split_messages
 
 
 class Pieces:
@@ -67,16 +67,16 @@ def test_a_zip_file_has_a_message_per_member_in_the_order_of_their_numbers(tmp_p
 
 @pytest.mark.parametrize("members", [{"1": b"", "3": b""}, {"a": b""}, {"1": b"", "d/2": b""}])
 def test_a_zip_file_of_another_layout_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
-    with pytest.raises(SourceError, match="expected one message per member"):
+    with pytest.raises(MessageSourceError, match="expected one message per member"):
         flat(read_messages(zipped(tmp_path / "x.zip", members), 10))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="none: No such file"):
+    with pytest.raises(MessageSourceError, match="none: No such file"):
         flat(read_messages(str(tmp_path / "none"), 10))
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"PK\x03\x04 and nothing more")
-    with pytest.raises(SourceError, match=r"broken\.zip"):
+    with pytest.raises(MessageSourceError, match=r"broken\.zip"):
         flat(read_messages(str(broken), 10))
 
 
@@ -84,10 +84,10 @@ def test_a_message_that_is_too_large_is_named_behind_those_before_it(tmp_path: P
     path = tmp_path / "messages"
     with path.open("wb") as file:
         file.write(b"1\n2\n")
-        file.truncate(file.tell() + LARGEST_BODY + 1)
+        file.truncate(file.tell() + MAX_BODY_SIZE + 1)
     batches = read_messages(str(path), 10)
     assert next(batches) + next(batches) == [b"1", b"2"]
-    with pytest.raises(SourceError, match=f"message 3 of .* has {LARGEST_BODY + 1} bytes"):
+    with pytest.raises(MessageSourceError, match=f"message 3 of .* has {MAX_BODY_SIZE + 1} bytes"):
         next(batches)
 
 

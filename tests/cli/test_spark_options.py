@@ -8,7 +8,7 @@ import pytest
 
 from server.cli.spark.help import command_help, overview
 from server.cli.spark.main import main
-from server.cli.spark.options import COMMANDS, OPTIONS, Settings, UsageError, parse
+from server.cli.spark.options import COMMANDS, OPTIONS, SparkSettings, UsageError, parse
 
 GOLDEN = Path(__file__).parent / "golden" / "spark"
 ROOT = Path(__file__).parents[2]
@@ -45,32 +45,32 @@ def test_each_command_and_option_is_documented(page: str) -> None:
 
 
 MEANINGS = [
-    ("ping", "-server h:1", Settings(server="h:1")),
-    ("ping", "-server h:1 -secure 1", Settings(server="h:1", secure=True)),
-    ("ping", "-secure -server h:1", Settings(server="h:1", secure=True)),
-    ("ping", "-secure no -server h:1", Settings(server="h:1", secure=False)),
-    ("ping", "-server h:1 -server h:2", Settings(server="h:2")),
-    ("ping", "-server h:1 -prot json -type fix", Settings(server="h:1", type="fix")),
+    ("ping", "-server h:1", SparkSettings(server="h:1")),
+    ("ping", "-server h:1 -secure 1", SparkSettings(server="h:1", secure=True)),
+    ("ping", "-secure -server h:1", SparkSettings(server="h:1", secure=True)),
+    ("ping", "-secure no -server h:1", SparkSettings(server="h:1", secure=False)),
+    ("ping", "-server h:1 -server h:2", SparkSettings(server="h:2")),
+    ("ping", "-server h:1 -prot json -type fix", SparkSettings(server="h:1", type="fix")),
     (
         "publish",
         "-server h:1 -topic t -rate .25 -delimiter 1 -delta -file f",
-        Settings(server="h:1", topic="t", rate=0.25, delimiter=1, delta=True, file="f"),
+        SparkSettings(server="h:1", topic="t", rate=0.25, delimiter=1, delta=True, file="f"),
     ),
     (
         "subscribe",
         "-topic t -server h:1 -ack -backlog 10 -copy h:2 -format {data}",
-        Settings(server="h:1", topic="t", ack=True, backlog=10, copy="h:2", format="{data}"),
+        SparkSettings(server="h:1", topic="t", ack=True, backlog=10, copy="h:2", format="{data}"),
     ),
     (
         "sow",
         "-server h:1 -topic t -filter -1=/a -orderby /a -topn 0 -batchsize 5",
-        Settings(server="h:1", topic="t", filter="-1=/a", orderby="/a", topn=0, batchsize=5),
+        SparkSettings(server="h:1", topic="t", filter="-1=/a", orderby="/a", topn=0, batchsize=5),
     ),
 ]
 
 
 @pytest.mark.parametrize(("command", "line", "meaning"), MEANINGS)
-def test_a_command_line_means(command: str, line: str, meaning: Settings) -> None:
+def test_a_command_line_means(command: str, line: str, meaning: SparkSettings) -> None:
     assert parse(command, line.split()) == meaning
 
 

@@ -20,7 +20,7 @@ from server.cli.amps_sqlite3 import main as amps_sqlite3
 from server.cli.amps_sqlite3_report import main as amps_sqlite3_report
 from server.statistics.host_resources import HOST_CPUS
 from server.statistics.resources import SOW, VIEWS
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.schema import Resource
 from server.statistics.timestamps import from_text, to_unix
 from tests.statistics.support import NOON, Clients, fixed, kept, moving, recorded, sample, take
@@ -46,7 +46,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(2):
             entries = {
                 HOST_CPUS: [
-                    Entry(name, (), (number, 0.25, 62.452316076294, 0)) for name in ("all", "cpu0")
+                    StatisticsEntry(name, (), (number, 0.25, 62.452316076294, 0)) for name in ("all", "cpu0")
                 ],
                 SOW: [_entry(SOW, name, number) for name in ("orders", 'with "all", of')],
                 VIEWS: [_entry(VIEWS, "orders", number)],
@@ -55,13 +55,13 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _entry(resource: Resource, name: str, number: int) -> Entry:
+def _entry(resource: Resource, name: str, number: int) -> StatisticsEntry:
     """An entry whose topic is its name."""
     values = [
         name if field.name == "topic" else value
         for field, value in zip(resource.fixed, fixed(resource, "x"), strict=True)
     ]
-    return Entry(name, tuple(values), moving(resource, number))
+    return StatisticsEntry(name, tuple(values), moving(resource, number))
 
 
 @dataclass

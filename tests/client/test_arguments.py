@@ -32,11 +32,11 @@ from amperage.client import (
     ServerChooser,
     TimedOutError,
 )
-from amperage.client.limits import LARGEST_BODY, LARGEST_HEADER
+from amperage.client.limits import MAX_BODY_SIZE, MAX_COMMAND_HEADER_SIZE
 from amperage.client.protocol import ClientProtocol
 from amperage.client.recovery import RecoveringProtocol
-from amperage.wire.framing import MAXIMUM_FRAME
-from server.util.limits import MOST_HEADER
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE
+from server.util.limits import MAX_HEADER_SIZE
 from tests.client.scripted_peer import HANG_UP, Header, accept, scripted_peer
 from tests.client.shells import HA_SHELLS, SHELLS, NewClient
 from tests.client.wire_in import make, online, sent
@@ -67,14 +67,14 @@ MISTAKES: list[tuple[Call, str]] = [
     (lambda it: it.publish("t", b"", expiration=True), "expiration: expected int, not bool"),
     (lambda it: it.publish("t", "\ud800"), "body: no UTF-8"),
     (lambda it: it.publish("\ud800", b""), "topic: no UTF-8"),
-    (lambda it: it.publish("t", bytes(LARGEST_BODY + 1)), "body: expected 208666624 bytes at most"),
-    (lambda it: it.publish_all("t", [b"1", bytes(LARGEST_BODY + 1)]), "body: expected 208666624"),
-    (lambda it: it.publish("t" * LARGEST_HEADER, b""), "the header of a p has"),
-    (lambda it: it.publish("t", b"", sow_key="k" * LARGEST_HEADER), "the header of a p has"),
-    (lambda it: it.publish_all("t" * LARGEST_HEADER, [b"1"]), "the header of a p has"),
-    (lambda it: it.confirmed_publish("t" * LARGEST_HEADER, b"", "processed"), "smaller portions"),
-    (lambda it: it.subscribe("t", filter="f" * LARGEST_HEADER), "header of a subscribe has"),
-    (lambda it: it.acknowledge("q", ["1|1|"] * LARGEST_HEADER), "header of a sow_delete has"),
+    (lambda it: it.publish("t", bytes(MAX_BODY_SIZE + 1)), "body: expected 208666624 bytes at most"),
+    (lambda it: it.publish_all("t", [b"1", bytes(MAX_BODY_SIZE + 1)]), "body: expected 208666624"),
+    (lambda it: it.publish("t" * MAX_COMMAND_HEADER_SIZE, b""), "the header of a p has"),
+    (lambda it: it.publish("t", b"", sow_key="k" * MAX_COMMAND_HEADER_SIZE), "the header of a p has"),
+    (lambda it: it.publish_all("t" * MAX_COMMAND_HEADER_SIZE, [b"1"]), "the header of a p has"),
+    (lambda it: it.confirmed_publish("t" * MAX_COMMAND_HEADER_SIZE, b"", "processed"), "smaller portions"),
+    (lambda it: it.subscribe("t", filter="f" * MAX_COMMAND_HEADER_SIZE), "header of a subscribe has"),
+    (lambda it: it.acknowledge("q", ["1|1|"] * MAX_COMMAND_HEADER_SIZE), "header of a sow_delete has"),
     (lambda it: it.subscribe("t", filter=WRONG_NUMBER), "filter: expected str, not int"),
     (lambda it: it.subscribe("t", filter="\ud800"), "filter: no UTF-8"),
     (lambda it: it.subscribe("t", acks=A_TEXT), "acks: expected a list of texts, not one str"),
@@ -110,8 +110,8 @@ def test_a_mistake_leaves_nothing_behind(kind: str, call: Call, said: str) -> No
 
 
 def test_what_the_client_lets_through_fits_into_the_limits_of_servers() -> None:
-    assert LARGEST_HEADER + len(',"s":18446744073709551615}') <= MOST_HEADER
-    assert LARGEST_BODY + MOST_HEADER <= MAXIMUM_FRAME
+    assert MAX_COMMAND_HEADER_SIZE + len(',"s":18446744073709551615}') <= MAX_HEADER_SIZE
+    assert MAX_BODY_SIZE + MAX_HEADER_SIZE <= MAX_AMPS_FRAME_SIZE
 
 
 @pytest.mark.parametrize("body", ['{"n":"ü"}', b'{"n":"\xc3\xbc"}', bytearray(b'{"n":"\xc3\xbc"}')])

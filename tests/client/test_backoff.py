@@ -19,7 +19,7 @@ from amperage.client import (
     parse_uri,
 )
 from amperage.client.reconnection import Reconnection
-from amperage.client.servers import Order
+from amperage.client.servers import ServerOrder
 
 A, B, C = "tcp://a:1/amps", "tcp://b:1/amps", "tcp://c:1/amps"
 REFUSED = ConnectError("connection refused")
@@ -70,7 +70,7 @@ def hosts(plan: Reconnection, errors: list[ClientError | None], limit: float = 1
     return made
 
 
-def plan(*servers: str, order: Order = "round_robin", **limits: float) -> Reconnection:
+def plan(*servers: str, order: ServerOrder = "round_robin", **limits: float) -> Reconnection:
     chooser = ServerChooser(servers, order)
     attempts = limits.get("attempts")
     backoff = Backoff(

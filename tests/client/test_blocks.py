@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from amperage.client import ProtocolError
 from amperage.client.block_client import BlockClient
-from amperage.client.blocks import Block, block_of
+from amperage.client.blocks import MessageBlock, block_of
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox
+from amperage.client.pending_requests import StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.wire.header import Header
 from amperage.wire.message_blocks import FIELDS
@@ -89,7 +89,7 @@ def frame_of(header: bytes, body: bytes) -> bytes:
     return (len(header) + len(body)).to_bytes(4, "big") + header + body
 
 
-def opened(*, in_blocks: bool) -> tuple[ClientProtocol, Inbox]:
+def opened(*, in_blocks: bool) -> tuple[ClientProtocol, StreamInbox]:
     """A protocol with two subscriptions, of which the first is looked at."""
     protocol = ClientProtocol()
     first, _ = (protocol.sow_and_subscribe("t") for _ in range(2))
@@ -119,11 +119,11 @@ def text_of(value: str | int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def seen_in(blocks: Sequence[Block]) -> list[Seen]:
+def seen_in(blocks: Sequence[MessageBlock]) -> list[Seen]:
     return [one for block in blocks for one in messages_of(block)]
 
 
-def messages_of(block: Block) -> list[Seen]:
+def messages_of(block: MessageBlock) -> list[Seen]:
     columns = [texts_of(block, name) for name in FIELDS]
     starts, ends = array("q", block.starts), array("q", block.ends)
     return [
@@ -132,7 +132,7 @@ def messages_of(block: Block) -> list[Seen]:
     ]
 
 
-def texts_of(block: Block, name: str) -> list[str | None]:
+def texts_of(block: MessageBlock, name: str) -> list[str | None]:
     common = block.common.get(name)
     if name not in block.texts:
         return [common] * len(block)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from amperage.client.bookmarks import MOST_RECENT, BookmarkStore
 from amperage.client.errors import ConnectionLostError, GaveUpError, NotEntitledError
 from amperage.client.message import Message
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.publish_store import PublishStore
 from amperage.client.recovery import RecoveringProtocol
 from amperage.wire.header import Header
@@ -232,7 +232,7 @@ def leased(sub_id: str, *numbers: int) -> bytes:
     )
 
 
-def taken(request: Request) -> tuple[Inbox, Message]:
+def taken(request: PendingRequest) -> tuple[StreamInbox, Message]:
     inbox = inbox_of(request)
     return inbox, inbox.messages.popleft()
 
@@ -496,7 +496,7 @@ class Network:
         self._chance = chance
         self._cuts = cuts
         self._to_client = bytearray()
-        self._logon: Request | None = None
+        self._logon: PendingRequest | None = None
 
     def step(self, said_by_server: bytes = b"") -> None:
         """Let some bytes pass in each direction, or cut the connection."""

@@ -399,7 +399,7 @@ def test_a_client_stops_reading_for_a_stream_that_nobody_reads(
 ) -> None:
     """What is queued stays near the limit, and in the end every message has been handed out."""
     limit, total = 10, 300
-    monkeypatch.setattr("amperage.client.backpressure.QUEUED_AT_MOST", limit)
+    monkeypatch.setattr("amperage.client.backpressure.MAX_QUEUED_MESSAGES", limit)
     flood = frame({"c": "p", "t": "t", "sids": "2"}, b"x" * 65536) * total
     most_in_one_read = 256 * 1024 // 65536 + 1
 

@@ -109,7 +109,7 @@ def test_a_handler_that_is_slow_keeps_its_connection_and_holds_back_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More waits than may; it is not read on, but the client shows that it is alive."""
-    monkeypatch.setattr("amperage.client.backpressure.QUEUED_AT_MOST", 10)
+    monkeypatch.setattr("amperage.client.backpressure.MAX_QUEUED_MESSAGES", 10)
     flood = frame({"c": "p", "t": "t", "sids": "3"}, b"x" * 4096) * 300  # buffers take it all
 
     def answer(header: Header, body: bytes) -> list[bytes]:

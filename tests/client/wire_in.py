@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amperage.client.bookmarks import BookmarkStore
-from amperage.client.pending_requests import Inbox, Request
+from amperage.client.pending_requests import StreamInbox, PendingRequest
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.recovery import RecoveringProtocol
@@ -64,14 +64,14 @@ def online(protocol: RecoveringProtocol | None = None, **logon: Any) -> Recoveri
     return protocol
 
 
-def ack(request: Request, ack_type: str = "processed", **keys: object) -> bytes:
+def ack(request: PendingRequest, ack_type: str = "processed", **keys: object) -> bytes:
     return frame({"c": "ack", "cid": request.command_id, "a": ack_type, "status": "success"} | keys)
 
 
-def inbox_of(request: Request) -> Inbox:
+def inbox_of(request: PendingRequest) -> StreamInbox:
     assert request.inbox is not None
     return request.inbox
 
 
-def bodies(request: Request) -> list[bytes]:
+def bodies(request: PendingRequest) -> list[bytes]:
     return [message.body for message in inbox_of(request).messages]

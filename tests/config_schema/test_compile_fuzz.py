@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_schema.compile import compile_config
-from config_schema.document import Node, load
+from config_schema.document import ConfigNode, load
 from config_schema.problems import Problems
 from config_schema.validate import validate
 from tests.config_schema.program import Program
@@ -21,7 +21,7 @@ RANDOM = st.randoms(use_true_random=False)
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Node:
+def tree(tmp_path_factory: pytest.TempPathFactory) -> ConfigNode:
     path: Path = tmp_path_factory.mktemp("fuzz") / "config.xml"
     path.write_text(FULL.strip())
     problems = Problems()
@@ -30,9 +30,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Node:
     return validate(document, problems)
 
 
-def damage(node: Node, chance: random.Random, tags: list[str]) -> Node:
+def damage(node: ConfigNode, chance: random.Random, tags: list[str]) -> ConfigNode:
     """Return `node` with some elements below it left out, doubled, renamed or with other text."""
-    children: list[Node] = []
+    children: list[ConfigNode] = []
     for child in node.children:
         match chance.randrange(40):
             case 0:
@@ -50,13 +50,13 @@ def damage(node: Node, chance: random.Random, tags: list[str]) -> Node:
     return replace(node, children=tuple(children))
 
 
-def tags_of(node: Node) -> list[str]:
+def tags_of(node: ConfigNode) -> list[str]:
     return [node.tag, *(tag for child in node.children for tag in tags_of(child))]
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(RANDOM)
-def test_a_damaged_configuration_is_judged(tree: Node, chance: random.Random) -> None:
+def test_a_damaged_configuration_is_judged(tree: ConfigNode, chance: random.Random) -> None:
     damaged = damage(tree, chance, tags_of(tree))
     problems = Problems()
     spec = compile_config(damaged, Program(), problems)

@@ -9,22 +9,22 @@ from config_schema.document import (
     MAX_ATTRIBUTES,
     MAX_DEPTH,
     MAX_ELEMENTS,
-    Document,
-    Node,
+    ConfigDocument,
+    ConfigNode,
     load,
 )
 from config_schema.problems import Location, Problems, Severity
 from config_schema.xml_file import MAX_FILE_BYTES
 
 
-def read(path: Path, defines: Mapping[str, str] | None = None) -> tuple[Document | None, list[str]]:
+def read(path: Path, defines: Mapping[str, str] | None = None) -> tuple[ConfigDocument | None, list[str]]:
     """Load `path`; the problems come with its directory left out."""
     problems = Problems()
     document = load(str(path), defines=defines or {}, environ={}, problems=problems)
     return document, [str(problem).replace(f"{path.parent}/", "") for problem in problems]
 
 
-def tree(path: Path, text: str | bytes) -> Node:
+def tree(path: Path, text: str | bytes) -> ConfigNode:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     document, problems = read(path)
     assert problems == []
@@ -179,7 +179,7 @@ def test_the_expanded_text_loads_to_the_same_tree(file: Path, text: str) -> None
     assert shape(second.root) == shape(first.root)
 
 
-def shape(node: Node) -> object:
+def shape(node: ConfigNode) -> object:
     return node.tag, node.text, dict(node.attributes), [shape(child) for child in node.children]
 
 

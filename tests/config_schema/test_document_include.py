@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config_schema.document import MAX_INCLUDES, Document, Node, load
+from config_schema.document import MAX_INCLUDES, ConfigDocument, ConfigNode, load
 from config_schema.problems import Problems
 
 
@@ -17,7 +17,7 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
         path.write_text(text)
 
 
-def assemble(directory: Path, files: Mapping[str, str]) -> tuple[Document | None, list[str]]:
+def assemble(directory: Path, files: Mapping[str, str]) -> tuple[ConfigDocument | None, list[str]]:
     """Write the files and load main.xml; the problems come with the directory left out."""
     write(directory, files)
     problems = Problems()
@@ -25,7 +25,7 @@ def assemble(directory: Path, files: Mapping[str, str]) -> tuple[Document | None
     return document, [str(problem).replace(f"{directory}/", "") for problem in problems]
 
 
-def outline(node: Node, directory: Path) -> list[str]:
+def outline(node: ConfigNode, directory: Path) -> list[str]:
     """Each element with its place, indented by its depth."""
     place = str(node.location).replace(f"{directory}/", "")
     inner = [f" {line}" for child in node.children for line in outline(child, directory)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config_schema.document import Document, load
+from config_schema.document import ConfigDocument, load
 from config_schema.problems import Problems
 from config_schema.version import AMPS_VERSION
 
@@ -21,7 +21,7 @@ ENVIRON = {
 }
 
 
-def expand(path: Path, text: str) -> tuple[Document | None, list[str]]:
+def expand(path: Path, text: str) -> tuple[ConfigDocument | None, list[str]]:
     path.write_text(text)
     problems = Problems()
     document = load(str(path), defines=DEFINES, environ=ENVIRON, problems=problems)

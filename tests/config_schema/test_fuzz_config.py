@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_schema import schema
-from config_schema.document import Node, load
+from config_schema.document import ConfigNode, load
 from config_schema.problems import Problems
 from config_schema.validate import MAX_VIOLATIONS, validate
 from tests.support.chances import examples
@@ -67,7 +67,7 @@ def run(files: Mapping[str, bytes]) -> None:
         assert len(problems) <= 2 * MAX_VIOLATIONS
 
 
-def shape(node: Node) -> object:
+def shape(node: ConfigNode) -> object:
     return node.tag, node.text, dict(node.attributes), [shape(child) for child in node.children]
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from config_schema.regex import matches
-from config_schema.selection import Coverage, Selection
+from config_schema.selection import Coverage, TopicPattern
 
 LETTERS = "ab/"
 NAMES = ["".join(name) for length in (1, 2, 3, 4) for name in product(LETTERS, repeat=length)]
@@ -18,8 +18,8 @@ EXPRESSIONS = [
 ] + [".+", "^.+$", "^(a|b)", "[ab]", r"^a\/", "a+b", "a|b$"]
 
 
-def expression(text: str) -> Selection:
-    return Selection(text, "json", is_expression=True)
+def expression(text: str) -> TopicPattern:
+    return TopicPattern(text, "json", is_expression=True)
 
 
 SELECTED = {text: frozenset(name for name in NAMES if matches(text, name)) for text in EXPRESSIONS}
@@ -67,18 +67,18 @@ def test_what_can_be_told(outer: str, inner: str, told: bool) -> None:
     ],
 )
 def test_what_is_an_expression(name: str, regex_topics: bool, is_expression: bool) -> None:
-    assert Selection.of(name, "json", regex_topics=regex_topics).is_expression == is_expression
+    assert TopicPattern.of(name, "json", regex_topics=regex_topics).is_expression == is_expression
 
 
 def test_types_keep_topics_apart() -> None:
-    assert not expression(".*").includes(Selection("orders", "xml", is_expression=False))
-    assert not expression(".*").overlaps(Selection(".*", "xml", is_expression=True))
-    assert not list(Coverage([expression(".*")]).parts(Selection("a", "xml", is_expression=False)))
+    assert not expression(".*").includes(TopicPattern("orders", "xml", is_expression=False))
+    assert not expression(".*").overlaps(TopicPattern(".*", "xml", is_expression=True))
+    assert not list(Coverage([expression(".*")]).parts(TopicPattern("a", "xml", is_expression=False)))
 
 
 def test_parts_are_what_both_select() -> None:
     """A name as it is; an expression, the narrower one, or both where they overlap."""
-    recorded = Coverage([expression("^x/"), Selection("orders", "json", is_expression=False)])
+    recorded = Coverage([expression("^x/"), TopicPattern("orders", "json", is_expression=False)])
     parts = {
         text: ["&".join(one.name for one in part) for part in recorded.parts(expression(text))]
         for text in ("^x/y", ".*", "^y|x", "s$", "^ord", "^z")

@@ -10,10 +10,10 @@ import pytest
 
 from config_schema import schema
 from config_schema.compile import compile_config
-from config_schema.document import Node, load
+from config_schema.document import ConfigNode, load
 from config_schema.problems import Location, Problems
 from config_schema.settings import (
-    Entry,
+    SettingsEntry,
     UnknownElementError,
     at_line,
     compare,
@@ -94,7 +94,7 @@ WHOLE: Final = """<AMPSConfig>
 """
 
 
-def read(path: Path) -> tuple[Entry, Node] | None:
+def read(path: Path) -> tuple[SettingsEntry, ConfigNode] | None:
     problems = Problems()
     document = load(str(path), defines={}, environ=os.environ, problems=problems)
     if document is None:
@@ -104,7 +104,7 @@ def read(path: Path) -> tuple[Entry, Node] | None:
     return None if spec is None else (entries_of(spec, root, ProgramCatalogue()), root)
 
 
-def amounts(text: str, folder: Path, name: str = "config.xml") -> Entry:
+def amounts(text: str, folder: Path, name: str = "config.xml") -> SettingsEntry:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     found = read(path)
@@ -129,7 +129,7 @@ def changes(old: str, new: str, folder: Path) -> list[str]:
     ]
 
 
-def places(entry: Entry) -> Iterator[Location]:
+def places(entry: SettingsEntry) -> Iterator[Location]:
     for setting in entry.settings.values():
         yield from (item.location for item in setting.items if item.location)
     for inner in entry.entries:
@@ -137,7 +137,7 @@ def places(entry: Entry) -> Iterator[Location]:
         yield from places(inner)
 
 
-def leaves(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+def leaves(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode]]:
     if path.endswith("/HashIndex"):
         yield path, node  # its keys are one value
         return
@@ -185,7 +185,7 @@ def test_every_element_of_a_good_configuration_is_a_setting(
 def test_every_setting_is_one_of_the_schema(tmp_path: Path) -> None:
     """A name that is spelled wrongly in the table of tags would never be found."""
 
-    def paths(entry: Entry) -> Iterator[str]:
+    def paths(entry: SettingsEntry) -> Iterator[str]:
         yield entry.path
         yield from (setting.path for setting in entry.settings.values())
         for inner in entry.entries:

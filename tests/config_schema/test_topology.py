@@ -19,10 +19,10 @@ from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.topology import (
-    Finding,
+    TopologyFinding,
     InstanceDescription,
     check_link,
-    check_together,
+    check_topology,
     describe,
 )
 from config_schema.validate import validate
@@ -162,7 +162,7 @@ def descriptions(configs: list[Config], directory: Path) -> list[InstanceDescrip
     return found
 
 
-def listed(findings: list[Finding]) -> list[str]:
+def listed(findings: list[TopologyFinding]) -> list[str]:
     """What was found: warnings in brackets."""
     return [
         f"{Path(one.problem.location.file).stem[2:]} "
@@ -461,7 +461,7 @@ PAIRS: dict[str, Pair] = {
 @pytest.mark.parametrize("case", PAIRS)
 def test_pair(case: str, tmp_path: Path) -> None:
     pair = PAIRS[case]
-    found = check_together(descriptions(pair.configs(), tmp_path))
+    found = check_topology(descriptions(pair.configs(), tmp_path))
     assert listed(found) == pair.expected, [str(one.problem) for one in found]
 
 
@@ -505,7 +505,7 @@ FABRICS: dict[str, tuple[list[Config], list[str]]] = {
 @pytest.mark.parametrize("case", FABRICS)
 def test_fabric(case: str, tmp_path: Path) -> None:
     configs, expected = FABRICS[case]
-    found = check_together(descriptions(configs, tmp_path))
+    found = check_topology(descriptions(configs, tmp_path))
     assert listed(found) == expected, [str(one.problem) for one in found]
 
 
@@ -522,9 +522,9 @@ def test_instances_on_hosts_of_their_own_have_one_port(tmp_path: Path) -> None:
         Config("c", (to("a", "10.0.0.1:9010", "a"),), log=topic("orders") + topic("x")),
     ]
     configs = [replace(one, group=groups[one.name], listens="9010") for one in configs]
-    assert listed(check_together(descriptions(configs, tmp_path))) == []
+    assert listed(check_topology(descriptions(configs, tmp_path))) == []
     configs[2] = replace(configs[2], log=topic("^trades"), to=())
-    assert listed(check_together(descriptions(configs, tmp_path))) == ["a txlog", "a replicate"]
+    assert listed(check_topology(descriptions(configs, tmp_path))) == ["a txlog", "a replicate"]
 
 
 def test_a_destination_with_several_addresses_may_lead_to_each(tmp_path: Path) -> None:
@@ -532,9 +532,9 @@ def test_a_destination_with_several_addresses_may_lead_to_each(tmp_path: Path) -
     one = Config("a", (To("b", group="west", address="h:9102</InetAddr><InetAddr>h:9103"),))
     back = (To("a"),)
     configs = [one, Config("b", back, group="west"), Config("c", back, group="west")]
-    assert listed(check_together(descriptions(configs, tmp_path))) == []
+    assert listed(check_topology(descriptions(configs, tmp_path))) == []
     configs[2] = replace(configs[2], log="", to=())
-    assert listed(check_together(descriptions(configs, tmp_path))) == ["a txlog", "a replicate"]
+    assert listed(check_topology(descriptions(configs, tmp_path))) == ["a txlog", "a replicate"]
 
 
 def test_descriptions_can_be_sent(tmp_path: Path) -> None:
@@ -594,7 +594,7 @@ def test_words(
     paths = sorted(Path().glob("*.xml"))
     for path in paths:
         problems.reading(str(path))
-    for finding in check_together([described(path) for path in paths]):
+    for finding in check_topology([described(path) for path in paths]):
         finding.report(problems)
     printed = "".join(f"{problem}\n" for problem in problems)
     if request.config.getoption("--update-golden"):

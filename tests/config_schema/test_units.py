@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from config_schema.units import (
     BOOLEANS,
     INTERVAL_UNITS,
-    LARGEST,
+    MAX_INT64,
     SIZE_UNITS,
-    Address,
+    SocketAddress,
     UnitError,
     parse_bool,
     parse_count,
@@ -100,17 +100,17 @@ def test_octal_mask(text: str, mask: int) -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("9007", Address(None, 9007, "any")),
-        ("0", Address(None, 0, "any")),
-        ("localhost:9007", Address("localhost", 9007, "any")),
-        ("amps-1.example.com.:1", Address("amps-1.example.com.", 1, "any")),
-        ("0.0.0.0:9007", Address("0.0.0.0", 9007, "ipv4")),
-        ("[::]:9007", Address("::", 9007, "ipv6")),
-        ("[FE80::1]:65535", Address("fe80::1", 65535, "ipv6")),
-        (" 127.0.0.1:8085 ", Address("127.0.0.1", 8085, "ipv4")),
+        ("9007", SocketAddress(None, 9007, "any")),
+        ("0", SocketAddress(None, 0, "any")),
+        ("localhost:9007", SocketAddress("localhost", 9007, "any")),
+        ("amps-1.example.com.:1", SocketAddress("amps-1.example.com.", 1, "any")),
+        ("0.0.0.0:9007", SocketAddress("0.0.0.0", 9007, "ipv4")),
+        ("[::]:9007", SocketAddress("::", 9007, "ipv6")),
+        ("[FE80::1]:65535", SocketAddress("fe80::1", 65535, "ipv6")),
+        (" 127.0.0.1:8085 ", SocketAddress("127.0.0.1", 8085, "ipv4")),
     ],
 )
-def test_inet_address(text: str, address: Address) -> None:
+def test_inet_address(text: str, address: SocketAddress) -> None:
     assert parse_inet_address(text) == address
 
 
@@ -203,7 +203,7 @@ def test_any_text_is_read_or_refused(parse: Callable[[str], object], text: str) 
     except UnitError as refused:
         value = str(refused)
     if isinstance(value, int):
-        assert 0 <= value <= LARGEST
+        assert 0 <= value <= MAX_INT64
     elif isinstance(value, str):
         assert "\n" not in value
         assert len(value) < 250

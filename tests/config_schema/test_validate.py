@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config_schema import schema
-from config_schema.document import Node, load
+from config_schema.document import ConfigNode, load
 from config_schema.problems import Problems
 from config_schema.validate import MAX_VIOLATIONS, validate
 from config_schema.version import AMPS_VERSION
@@ -67,7 +67,7 @@ WORKING = """
 """
 
 
-def check(path: Path, text: str) -> tuple[Node, list[str]]:
+def check(path: Path, text: str) -> tuple[ConfigNode, list[str]]:
     path.write_text(text)
     problems = Problems()
     document = load(str(path), defines={}, environ={}, problems=problems)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from server.engine.scheduler import TURN_SECONDS
+from server.engine.scheduler import ROUND_SECONDS
 from tests.engine.support import Core, CorePeer
 from tests.storage.sow.support import topic_spec
 from tests.support.raw import frame
 
-BUSY: Final = TURN_SECONDS / 4
+BUSY: Final = ROUND_SECONDS / 4
 """A look at the clock takes so long that a few make a turn."""
 
 

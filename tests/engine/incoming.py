@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from server.storage.journal import Entry
-from server.topics.record_source import Keeper
+from server.storage.journal import JournalEntry
+from server.topics.record_source import RecordSource
 from tests.engine.replicas import Replica
 from tests.engine.support import Core, CorePeer
 from tests.storage.sow.support import topic_spec
@@ -68,14 +68,14 @@ def records(replica: Replica, topic: str = "orders") -> dict[str, tuple[bytes, s
     return contents(keeper)
 
 
-def contents(keeper: Keeper) -> dict[str, tuple[bytes, str, str]]:
+def contents(keeper: RecordSource) -> dict[str, tuple[bytes, str, str]]:
     """The records of a topic by key."""
     table = keeper.table
     found = [table.store.record(row) for _, row in table.store.identities()]
     return {one.key: (one.body, one.bookmark, one.correlation_id) for one in found}
 
 
-def essence(entry: Entry) -> tuple[object, ...]:
+def essence(entry: JournalEntry) -> tuple[object, ...]:
     """What is the same of an entry on all instances."""
     return (
         entry.client,

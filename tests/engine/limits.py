@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from server.expressions import BUILTINS, Kind, parse
+from server.expressions import BUILTINS, ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.tree import paths
 from server.message_types.registry import MessageTypes
@@ -34,7 +34,7 @@ def log_on_limited(core: Core, rules: list[dict[str, Any]], name: str = "reader"
 
 def matches(filter_: str, body: bytes) -> bool:
     """Whether a message matches a filter, by itself."""
-    expr = parse(filter_, Kind.FILTER, BUILTINS)
+    expr = parse(filter_, ContextKind.FILTER, BUILTINS)
     return compile_filter(expr)(_JSON.extractor(paths(expr))(body))
 
 

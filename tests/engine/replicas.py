@@ -6,25 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from server.app.wiring.provision_replication import JournalSource
-from server.replication.apply.applier import Incoming
-from server.replication.apply.permissions import IncomingPermits
+from server.replication.apply.applier import ReplicationApplier
+from server.replication.apply.permissions import ApplyPermissions
 from server.replication.core import (
-    Batch,
-    FrameReader,
-    Known,
-    Peer,
-    Receiver,
-    Recent,
-    Resume,
+    ReplicationBatch,
+    ReplicationFrameReader,
+    DedupWindow,
+    PeerInstance,
+    ReplicationReceiver,
+    RecentEntries,
+    PositionResponse,
     Routes,
-    Sender,
-    Taken,
+    ReplicationSender,
+    BatchCounts,
     TopicRoute,
     encode,
 )
-from server.storage.journal import Disk, Entry
-from server.topics.durable_watermark import Unsettled
-from server.topics.publish_tracker import Notes
+from server.storage.journal import Disk, JournalEntry
+from server.topics.durable_watermark import DurableWatermarks
+from server.topics.publish_tracker import PublishTracker
 from tests.engine.support import Core, CorePeer
 
 
@@ -54,30 +54,30 @@ class Replica:
         self.core.record(directory / name, pattern, name, disk)
         prepare(self.core)
         self.journal = self.core.transaction_log.journal
-        self.known = Known(self.journal.last_sequence)
-        self.recent = Recent()
+        self.known = DedupWindow(self.journal.last_sequence)
+        self.recent = RecentEntries()
         log = self.core.transaction_log
-        log.notes = Notes(self.known, self.recent, Unsettled(), log.settled, log.made_identity)
-        self.incoming = Incoming(
+        log.notes = PublishTracker(self.known, self.recent, DurableWatermarks(), log.settled, log.made_identity)
+        self.incoming = ReplicationApplier(
             self.core.engine.topics,
             self.core.types,
             self.core.transaction_log,
             self.known,
-            IncomingPermits(),
+            ApplyPermissions(),
             self.core.clock,
             self.core.log,
         )
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> PeerInstance:
         """As others know it."""
-        return Peer(self.name, self.name, f"{self.name}/1", self.journal.first_txid)
+        return PeerInstance(self.name, self.name, f"{self.name}/1", self.journal.first_txid)
 
     def client(self, name: str) -> CorePeer:
         """Somebody who has logged on."""
         return self.core.log_on(name)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """What is in its log, all of it committed."""
         self.core.commit()
         return list(self.journal.entries())
@@ -104,8 +104,8 @@ class Road:
         routes = [TopicRoute(message_type, ".*") for message_type in source.core.types]
         stream = f"{source.name} to {destination.name}"
         log = JournalSource(source.journal, lambda _: True)
-        self.sender = Sender(log, stream, Routes(routes, [".*"]))
-        self.receiver = Receiver(
+        self.sender = ReplicationSender(log, stream, Routes(routes, [".*"]))
+        self.receiver = ReplicationReceiver(
             destination.name,
             destination.journal.first_txid,
             destination.known,
@@ -115,24 +115,24 @@ class Road:
         begin = self.sender.connected(destination.peer)
         settled = destination.journal.durable_txid
         for answer in self.receiver.begin(source.peer, begin, settled):
-            if isinstance(answer, Resume):
+            if isinstance(answer, PositionResponse):
                 self.sender.resume(answer)
             else:
                 self.sender.learn(answer)
 
-    def carry(self) -> Taken:
+    def carry(self) -> BatchCounts:
         """Bring everything that there is, unless it is held up; what came with the last batch."""
         self._source.core.commit()
         clock = self._source.core.clock
-        reader = FrameReader(1 << 30)
-        taken = Taken()
+        reader = ReplicationFrameReader(1 << 30)
+        taken = BatchCounts()
         while not self.receiver.is_stalled:
             batch = self.sender.pull(int(clock.now() * 1e6), flush=True)
             if batch is None:
                 break
             reader.feed(encode(batch))
             frame = reader.next()
-            assert isinstance(frame, Batch)
+            assert isinstance(frame, ReplicationBatch)
             taken = self.receiver.take(frame)
             self.settle()
         return taken

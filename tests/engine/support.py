@@ -13,22 +13,22 @@ from typing import Any
 from amperage.wire.compression import Compression
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, JournaledTopicSpec, TopicSpec, ViewSpec
-from server.engine.connection_context import Entrance, Link
+from server.engine.connection_context import ConnectionContext, ConnectionHandle
 from server.engine.engine import Engine
 from server.expressions import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.security.authentication import AcceptAll
+from server.security.authentication import AcceptAllAuthenticator
 from server.security.entitlement import FixedEntitlement
-from server.security.permissions import EVERYTHING
+from server.security.permissions import ALL_PERMISSIONS
 from server.storage.journal import Disk, Journal, JournalSettings
 from server.storage.sow.keys.key_source import KeySource
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.store import RecordStore
-from server.storage.sow.topic_records import SowTopic
-from server.topics.settings import Settings
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.settings import EngineSettings
 from server.topics.transaction_log import TransactionLog
 from server.util.clock import SteadySeconds, WallSeconds
-from server.util.worker_thread import HelperThread
+from server.util.worker_thread import WorkerThread
 from tests.support.raw import frame
 from tests.support.waiting import WAIT_SECONDS
 
@@ -137,7 +137,7 @@ class Core:
         self.clock = SimulatedClock()
         declared = MessageTypes()
         self.types = {name: declared.get(name) for name in TYPES}
-        settings = Settings(
+        settings = EngineSettings(
             instance_name="core",
             message_types=self.types,
             message_type_modules={name: name for name in self.types},
@@ -146,11 +146,11 @@ class Core:
             regex_topics=True,
         )
         self.engine = Engine(settings, self.log, self.clock, self.clock.elapsed)
-        self.entrance = Entrance(
+        self.entrance = ConnectionContext(
             transport="test",
             message_type=message_type,
-            authenticator=AcceptAll(require_logon, require_user_name=False, trust_user_name=True),
-            entitlement=FixedEntitlement(EVERYTHING),
+            authenticator=AcceptAllAuthenticator(require_logon, require_user_name=False, trust_user_name=True),
+            entitlement=FixedEntitlement(ALL_PERMISSIONS),
         )
 
     def keep(
@@ -160,7 +160,7 @@ class Core:
         for spec in specs:
             message_type = self.types[spec.message_type]
             records = MemoryStore() if store is None else store
-            sow = SowTopic(spec, message_type, records, BUILTINS, keys)
+            sow = SowTopicRecords(spec, message_type, records, BUILTINS, keys)
             self.engine.stores.add(sow, sow.table.store.commit)
 
     def record(
@@ -176,7 +176,7 @@ class Core:
             count(1).__next__,
         )
         spec = JournaledTopicSpec(pattern, True, "json", Location("config.xml", 1))
-        helper = HelperThread(self._posted.put, "core")
+        helper = WorkerThread(self._posted.put, "core")
         self.transaction_log = TransactionLog(journal, (spec,), instance, helper)
         self.engine.use_transaction_log(self.transaction_log)
 
@@ -220,7 +220,7 @@ class CorePeer:
         self.held = 0
         self._core = core
         self.is_paused = False
-        link = Link(
+        link = ConnectionHandle(
             "test",
             self._take,
             self._hang_up,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from server.replication.core import Batch, FrameReader, encode
-from server.storage.journal import Kind
+from server.replication.core import ReplicationBatch, ReplicationFrameReader, encode
+from server.storage.journal import JournalEntryKind
 from server.storage.sow.log_apply import apply_entry
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.records import Record
@@ -80,18 +80,18 @@ class Singly(Road):
     def carry(self) -> Any:
         self._source.core.commit()
         now = int(self._source.core.clock.now() * 1e6)
-        reader = FrameReader(1 << 30)
+        reader = ReplicationFrameReader(1 << 30)
         while (batch := self.sender.pull(now, flush=True)) is not None:
             reader.feed(encode(batch))
             frame = reader.next()
-            assert isinstance(frame, Batch)
+            assert isinstance(frame, ReplicationBatch)
             after = frame.after
             if (columns := frame.columns) is not None:
                 for place, txid in enumerate(columns.txids):
-                    self.receiver.take(Batch(after, txid, columns.pick([place])))
+                    self.receiver.take(ReplicationBatch(after, txid, columns.pick([place])))
                     after = txid
             if after < frame.upto:
-                self.receiver.take(Batch(after, frame.upto, None))
+                self.receiver.take(ReplicationBatch(after, frame.upto, None))
             self.settle()
 
 
@@ -155,7 +155,7 @@ class Taker:
             [
                 (*essence(one), one.origin.path)
                 for one in self.replica.entries()
-                if one.kind != Kind.MISSING
+                if one.kind != JournalEntryKind.MISSING
             ],
         )
 

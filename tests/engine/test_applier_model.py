@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.journal import Entry
+from server.storage.journal import JournalEntry
 from server.storage.sow.log_apply import apply_entry
 from tests.engine.replicas import Replica, Road
 from tests.engine.support import Core, CorePeer
@@ -110,7 +110,7 @@ class World:
             replica.close()
 
 
-def content(entries: Sequence[Entry]) -> dict[str, tuple[object, ...]]:
+def content(entries: Sequence[JournalEntry]) -> dict[str, tuple[object, ...]]:
     """What is the same of messages everywhere, by bookmark."""
     return {
         one.bookmark: (one.topic, one.kind, one.body, one.sow_key, one.correlation_id)

@@ -9,9 +9,9 @@ from amperage.wire.bookmarks import client_hash
 from config_schema.problems import Location
 from config_schema.spec import QueueSpec
 from server.expressions import BUILTINS
-from server.queues.topic.context import Surroundings
-from server.queues.topic.peers import Fabric
-from server.queues.topic.queue_table import Queues
+from server.queues.topic.context import QueueServices
+from server.queues.topic.peers import QueuePeers
+from server.queues.topic.queue_table import QueueTable
 from server.queues.topic.recovery import recover_queues
 from tests.engine.incoming import (
     Make,
@@ -59,17 +59,17 @@ def serve_jobs(core: Core) -> None:
         location=Location("config.xml", 1),
     )
     engine = core.engine
-    surroundings = Surroundings(
+    surroundings = QueueServices(
         core.transaction_log,
         engine.topics,
         core.clock,
         engine.turns.queue,
         core.log,
-        Fabric(),
+        QueuePeers(),
         "group",
         lambda message_type, name: False,
     )
-    queues = Queues([spec], core.types, BUILTINS, "name", surroundings)
+    queues = QueueTable([spec], core.types, BUILTINS, "name", surroundings)
     engine.topics.use_queues(queues)
     recover_queues(queues, core.transaction_log.journal, lambda: None, core.log)
 

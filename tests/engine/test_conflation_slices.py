@@ -70,7 +70,7 @@ def test_a_connection_may_have_so_many_conflated_subscriptions() -> None:
         return ack["status"]
 
     conflated = "conflation=1s,conflation_key=[/id]"
-    most = limits.MOST_CONFLATED
+    most = limits.MAX_CONFLATED_SUBSCRIPTIONS
     answers = [status(number, conflated) for number in range(most + 1)]
     assert answers == ["success"] * most + ["failure"]
     assert status(most, "") == "success"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from server.expressions import BUILTINS, Kind, parse
-from server.expressions.regex.bounded_search import Attempt
+from server.expressions import BUILTINS, ContextKind, parse
+from server.expressions.regex.bounded_search import SearchAttempt
 from server.expressions.regex.budget import LONG_SEARCHES
 from server.message_types.registry import MessageTypes
 from server.topics.subscriptions.matching.filter_set import Filter, FilterSet
@@ -173,13 +173,13 @@ def test_whose_filters_take_too_long_has_none_tried_any_more(
     for peer in busy, quiet:
         peer.take_frames()
     texts: list[int] = []
-    look_at_clock = Attempt.look_at_clock
+    look_at_clock = SearchAttempt.look_at_clock
 
-    def count(attempt: Attempt) -> None:
+    def count(attempt: SearchAttempt) -> None:
         texts.append(len(attempt.octets))
         look_at_clock(attempt)
 
-    monkeypatch.setattr(Attempt, "look_at_clock", count)
+    monkeypatch.setattr(SearchAttempt, "look_at_clock", count)
     publisher.send({"c": "publish", "t": "elsewhere"}, json.dumps({"v": LETTERS}).encode())
     core.clock.advance(0)
     assert len(texts) < 50
@@ -212,7 +212,7 @@ def test_a_filter_that_seldom_takes_long_stays() -> None:
     """What it does in long searches is forgotten by and by."""
     failed: list[Filter] = []
     filters = FilterSet(MessageTypes().get("json"), BUILTINS, lambda one, _: failed.append(one))
-    filters.add(parse(slow(0), Kind.FILTER, BUILTINS))
+    filters.add(parse(slow(0), ContextKind.FILTER, BUILTINS))
     costly = json.dumps({"v": LETTERS}).encode()
     for _ in range(2 * LONG_SEARCHES):
         filters.match(costly)
@@ -224,8 +224,8 @@ def test_a_filter_that_seldom_takes_long_stays() -> None:
 def test_compiled_filters_go_with_their_last_user() -> None:
     """Without waiting for others to come."""
     filters = FilterSet(MessageTypes().get("json"), BUILTINS, lambda *_: None)
-    kept = filters.add(parse("/a > 0", Kind.FILTER, BUILTINS))
-    gone = filters.add(parse("/b > 1 OR /b LIKE 'x.y'", Kind.FILTER, BUILTINS))
+    kept = filters.add(parse("/a > 0", ContextKind.FILTER, BUILTINS))
+    gone = filters.add(parse("/b > 1 OR /b LIKE 'x.y'", ContextKind.FILTER, BUILTINS))
     filters.match(b"{}")
     tests = [weakref.ref(test) for test in filters._layout._scanned.values()]
     gc.disable()

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from server.topics.durable_watermark import Unsettled
+from server.topics.durable_watermark import DurableWatermarks
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_it_is_never_said_of_a_number_that_is_not(seed: int) -> None:
     random = Random(seed)
-    unsettled, settled, txid = Unsettled(), 0, 0
+    unsettled, settled, txid = DurableWatermarks(), 0, 0
     published: dict[int, list[tuple[int, int]]] = {}  # by client: number, txid
     for _ in range(5000):
         client = random.randrange(5) if random.random() < 0.9 else random.randrange(3000)
@@ -34,7 +34,7 @@ def test_it_is_never_said_of_a_number_that_is_not(seed: int) -> None:
 
 
 def test_of_many_that_are_not_settled_the_last_ones_are_told_apart() -> None:
-    unsettled = Unsettled()
+    unsettled = DurableWatermarks()
     for number in range(1, 10_001):
         unsettled.note(7, number - 1, number, number, 0)
     assert unsettled.settled(7, 10_000, 5_000) >= 4_000

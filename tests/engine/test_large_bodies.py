@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.engine.connection_context import Link
+from server.engine.connection_context import ConnectionHandle
 from server.engine.session import Session
 from tests.engine.support import Core
 from tests.support.raw import frame
@@ -17,7 +17,7 @@ class Subscriber:
 
     def __init__(self, core: Core, *, takes_parts: bool) -> None:
         self.pieces: list[bytes] = []
-        link = Link("test", self.pieces.append, lambda: None, takes_parts=takes_parts)
+        link = ConnectionHandle("test", self.pieces.append, lambda: None, takes_parts=takes_parts)
         self.session: Session = core.engine.connect(core.entrance, link)
         for header in (
             {"c": "logon", "client_name": f"subscriber {id(self)}", "mt": "json"},

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.expressions import BUILTINS, Kind, parse
+from server.expressions import BUILTINS, ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.redaction import hide
 from server.expressions.tree import paths
@@ -151,7 +151,7 @@ def test_filters_read_what_the_select_list_leaves(name: str) -> None:
         selection = parse_selection(shown.format(prefix))
         left = message_type.select(body, selection)
         for asked in ("{0}/s = 'ss'", "{0}/s IS NULL", "NOT ({0}/s = {0}/a)", "{0}/id > {0}/s"):
-            expr = parse(asked.format(prefix), Kind.FILTER, BUILTINS)
+            expr = parse(asked.format(prefix), ContextKind.FILTER, BUILTINS)
             hidden = hide(expr, selection.shows)
             results = [
                 compile_filter(one)(message_type.extractor(paths(one))(some))

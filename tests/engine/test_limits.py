@@ -48,10 +48,10 @@ def test_a_frame_before_the_logon_is_small() -> None:
     while not peer.hung_up:
         peer.send_bytes(PART)
         parts += 1
-    assert parts <= limits.MOST_FRAME_BEFORE_LOGON // len(PART) + 1
+    assert parts <= limits.MAX_FRAME_SIZE_BEFORE_LOGON // len(PART) + 1
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "limit exceeded")
-    assert str(limits.MOST_FRAME_BEFORE_LOGON) in logged(core, "18-0002")[0]
+    assert str(limits.MAX_FRAME_SIZE_BEFORE_LOGON) in logged(core, "18-0002")[0]
     assert core.engine.lobby.unfinished == 0
     assert not other.hung_up
 
@@ -81,7 +81,7 @@ def test_unfinished_frames_have_a_limit_together() -> None:
         for _ in range(4):
             if not peer.hung_up:
                 peer.send_bytes(PART)
-        assert core.engine.lobby.unfinished <= limits.MOST_UNFINISHED_BEFORE_LOGON
+        assert core.engine.lobby.unfinished <= limits.MAX_UNFINISHED_BYTES_BEFORE_LOGON
     assert not peers[0].hung_up
     assert peers[-1].hung_up
     assert not large.hung_up
@@ -151,7 +151,7 @@ def test_who_does_not_log_on_is_turned_away() -> None:
     core = Core()
     silent, half, client = core.connect(), core.connect(), core.log_on()
     begin_frame(half, 100)
-    core.clock.advance(limits.LOGON_SECONDS - 1)
+    core.clock.advance(limits.LOGON_TIMEOUT_S - 1)
     assert not silent.hung_up
     core.clock.advance(2)
     assert silent.hung_up
@@ -163,7 +163,7 @@ def test_who_does_not_log_on_is_turned_away() -> None:
 
 def test_connections_before_the_logon_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that has waited for longest goes, so that nobody keeps others from logging on."""
-    monkeypatch.setattr(limits, "MOST_CONNECTIONS_BEFORE_LOGON", 3)
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS_BEFORE_LOGON", 3)
     core = Core()
     client = core.log_on("early")
     visitors = [core.connect() for _ in range(5)]
@@ -185,7 +185,7 @@ def test_the_first_command_counts_as_a_logon_where_that_is_allowed() -> None:
     core = Core(require_logon=False, message_type="json")
     peer = core.connect()
     peer.send({"c": "subscribe", "t": "t", "sub_id": "1"})
-    core.clock.advance(limits.LOGON_SECONDS * 2)
+    core.clock.advance(limits.LOGON_TIMEOUT_S * 2)
     assert not peer.hung_up
 
 
@@ -197,7 +197,7 @@ def test_a_header_has_a_limit(brace: str, at_its_end: bool) -> None:
     core.keep(topic_spec("/id", name="records"))
     peer = core.log_on()
     keys = brace + ",".join(map(str, range(200_000)))
-    assert len(keys) > limits.MOST_HEADER
+    assert len(keys) > limits.MAX_HEADER_SIZE
     whom = {"cid": "7", "a": "processed"}
     command = {"c": "sow_delete", "t": "records"}
     peer.send(
@@ -205,7 +205,7 @@ def test_a_header_has_a_limit(brace: str, at_its_end: bool) -> None:
     )
     ack = only_ack(peer)
     assert (ack["cid"], ack["status"], ack["reason"]) == ("7", "failure", "limit exceeded")
-    assert str(limits.MOST_HEADER) in logged(core, "02-0001")[0]
+    assert str(limits.MAX_HEADER_SIZE) in logged(core, "02-0001")[0]
     peer.send({"c": "heartbeat", "cid": "8", "a": "processed"})
     assert only_ack(peer)["cid"] == "8"
 
@@ -223,7 +223,7 @@ def test_a_logon_has_a_smaller_one() -> None:
 
 def test_queries_under_way_have_a_limit() -> None:
     """The commands behind them wait unread, and are all obeyed in the end."""
-    count = limits.MOST_QUERIES + 7
+    count = limits.MAX_QUERIES + 7
     core = Core()
     core.keep(topic_spec("/id", name="records"))
     peer, other = core.log_on("many"), core.log_on("other")
@@ -233,7 +233,7 @@ def test_queries_under_way_have_a_limit() -> None:
     peer.send_bytes(b"".join(frame({**query, "cid": str(n)}) for n in range(count)))
     session = core.engine.client("many")
     most = len(session.queries) if session else 0
-    assert most == limits.MOST_QUERIES
+    assert most == limits.MAX_QUERIES
     assert peer.is_paused
     other.send({"c": "heartbeat", "cid": "1", "a": "processed"})
     assert only_ack(other)["cid"] == "1"
@@ -241,7 +241,7 @@ def test_queries_under_way_have_a_limit() -> None:
     while len(ended) < count:
         core.clock.advance(0.005)
         assert session is not None
-        assert len(session.queries) <= limits.MOST_QUERIES
+        assert len(session.queries) <= limits.MAX_QUERIES
         ended += [header["cid"] for header, _ in peer.take_frames() if header["c"] == "ack"]
     assert ended == [str(number) for number in range(count)]
     core.clock.advance(0.005)
@@ -253,7 +253,7 @@ def test_subscriptions_of_a_connection_have_a_limit() -> None:
     core = Core()
     peer = core.log_on()
     peer.take_frames()
-    most = limits.MOST_SUBSCRIPTIONS
+    most = limits.MAX_SUBSCRIPTIONS
     subscribe = {"c": "subscribe", "t": "t", "a": "processed"}
     peer.send_bytes(b"".join(frame(subscribe | {"sub_id": str(one)}) for one in range(most + 1)))
     answers = [header["status"] for header, _ in peer.take_frames()]
@@ -278,9 +278,9 @@ def test_what_subscriptions_take_has_a_limit_and_an_owner() -> None:
         ack = only_ack(peer)
         refused = ack if ack["status"] == "failure" else {}
         count += 1
-        assert peer.held <= limits.MOST_MEMORY
+        assert peer.held <= limits.MAX_CLIENT_MEMORY
     assert refused["reason"] == "limit exceeded"
-    assert str(limits.MOST_MEMORY) in refused["detail"]
+    assert str(limits.MAX_CLIENT_MEMORY) in refused["detail"]
     assert 5 < count < 100
     peer.send({"c": "sow", "t": "records", "a": "processed", "f": f"/a IN ({texts})"})
     assert only_ack(peer)["reason"] == "limit exceeded"
@@ -322,10 +322,10 @@ def test_what_queries_take_is_their_clients(command: str) -> None:
         " OR ".join(["1=1"] * 3000),
         f"/a IN ({', '.join(f'/b{number}' for number in range(3000))})",
         f"GREATEST({', '.join(['SOW_KEY()'] * 3000)}) = 1",
-        f"/a = '{'x' * limits.MOST_FILTER}'",
+        f"/a = '{'x' * limits.MAX_FILTER_LENGTH}'",
         f"/a = '{'x' * 900_000}'",
-        f"/a IN (1{',2' * limits.MOST_FILTER_VALUES})",
-        f"/a IN (1, -1.5{',2' * limits.MOST_FILTER_VALUES})",
+        f"/a IN (1{',2' * limits.MAX_FILTER_VALUES})",
+        f"/a IN (1, -1.5{',2' * limits.MAX_FILTER_VALUES})",
     ],
 )
 @pytest.mark.parametrize("command", ["subscribe", "sow", "sow_and_subscribe", "sow_delete"])
@@ -339,11 +339,11 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     peer.send(header | {"f": filter_})
     ack = only_ack(peer)
     assert (ack["status"], ack["reason"]) == ("failure", "bad filter")
-    limit = limits.MOST_FILTER_PARTS
+    limit = limits.MAX_FILTER_TERMS
     if "'x" in filter_:
-        limit = limits.MOST_FILTER
+        limit = limits.MAX_FILTER_LENGTH
     elif " IN (1," in filter_:
-        limit = limits.MOST_FILTER_VALUES
+        limit = limits.MAX_FILTER_VALUES
     assert f"more than {limit}" in ack["detail"]
     values = ",".join(map(str, range(12_000)))  # of 64 KB
     peer.send(header | {"f": f"/a IN ({values})"})
@@ -356,7 +356,7 @@ def test_filters_have_a_limit(command: str, filter_: str) -> None:
     [
         ("(" * 32_000, "nested deeper than"),
         ("/a = " + "-" * 60_000, "nested deeper than"),
-        (" OR ".join(["/a = 1"] * 5_000), f"more than {limits.MOST_FILTER_PARTS}"),
+        (" OR ".join(["/a = 1"] * 5_000), f"more than {limits.MAX_FILTER_TERMS}"),
         ("/a " * 20_000, "expected an operator"),
     ],
 )
@@ -374,13 +374,13 @@ def test_what_follows_the_fault_of_a_filter_is_not_read(filter_: str, problem: s
 @pytest.mark.parametrize(
     ("command", "name", "most"),
     [
-        ("sow", "sow_keys", limits.MOST_KEYS),
-        ("sow_and_subscribe", "sow_keys", limits.MOST_KEYS_OF_SUBSCRIPTION),
-        ("sow_delete", "sow_keys", limits.MOST_KEYS),
-        ("unsubscribe", "sub_id", limits.MOST_IDS),
-        ("unsubscribe", "query_id", limits.MOST_IDS),
-        ("sow", "orderby", limits.MOST_ORDER_TERMS),
-        ("sow", "a", limits.MOST_ACKS),
+        ("sow", "sow_keys", limits.MAX_SOW_KEYS),
+        ("sow_and_subscribe", "sow_keys", limits.MAX_SUBSCRIPTION_SOW_KEYS),
+        ("sow_delete", "sow_keys", limits.MAX_SOW_KEYS),
+        ("unsubscribe", "sub_id", limits.MAX_SUBSCRIPTION_IDS),
+        ("unsubscribe", "query_id", limits.MAX_SUBSCRIPTION_IDS),
+        ("sow", "orderby", limits.MAX_ORDER_TERMS),
+        ("sow", "a", limits.MAX_ACK_TYPES),
     ],
 )
 def test_lists_in_a_command_have_a_limit(command: str, name: str, most: int) -> None:
@@ -403,10 +403,10 @@ def test_lists_in_a_command_have_a_limit(command: str, name: str, most: int) -> 
 @pytest.mark.parametrize(
     ("options", "most"),
     [
-        ("select=[{}]", limits.MOST_SELECTED_FIELDS),
-        ("projection=[{}],grouping=[/id]", limits.MOST_COMPUTED_FIELDS),
-        ("projection=[/id],grouping=[{}]", limits.MOST_COMPUTED_FIELDS),
-        ("conflation=1s,conflation_key=[{}]", limits.MOST_CONFLATION_KEYS),
+        ("select=[{}]", limits.MAX_SELECTED_FIELDS),
+        ("projection=[{}],grouping=[/id]", limits.MAX_COMPUTED_FIELDS),
+        ("projection=[/id],grouping=[{}]", limits.MAX_COMPUTED_FIELDS),
+        ("conflation=1s,conflation_key=[{}]", limits.MAX_CONFLATION_KEYS),
     ],
 )
 def test_lists_in_options_have_a_limit(options: str, most: int) -> None:
@@ -494,7 +494,7 @@ def test_what_a_filter_takes_is_about_what_is_counted_for_it(
 
 def test_a_connection_may_have_so_many_different_select_lists() -> None:
     """Each makes messages of its own; equal ones share them, and a replacement needs no room."""
-    most = limits.MOST_SELECT_LISTS
+    most = limits.MAX_SELECT_LISTS
     core = Core()
     peer = core.log_on("peer")
     peer.take_frames()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.journal import Cursor, Entry, Span
+from server.storage.journal import JournalCursor, JournalEntry, LogSpan
 from server.topics.subscriptions.delivery.delivery import DirectDelivery
-from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedRun
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedBatch
 from server.topics.subscriptions.delivery.logged_frames import frames
 from server.topics.subscriptions.delivery.presentation import Presentation
 from tests.storage.journal.support import START, Bench, opened
@@ -53,7 +53,7 @@ PRESENTATIONS = st.builds(
     pretty=st.sampled_from([None, lambda body: b"%d%%" % len(body)]),
 )
 SPANS = st.builds(
-    Span,
+    LogSpan,
     after=st.integers(0, 3),
     not_before=st.sampled_from([0, 0, START + 1_000_000]),
     before=st.sampled_from([None, None, START + 2_000_000]),
@@ -98,20 +98,20 @@ def record(bench: Bench, messages: list[Message]) -> None:
 
 
 def in_runs(
-    cursor: Cursor, presentation: Presentation, most: int, chosen: list[bool]
-) -> tuple[Written, list[Entry]]:
+    cursor: JournalCursor, presentation: Presentation, most: int, chosen: list[bool]
+) -> tuple[Written, list[JournalEntry]]:
     """Frames of some of what a cursor gives, made in one go for each run, and all its entries."""
-    written, entries = Written(), list[Entry]()
+    written, entries = Written(), list[JournalEntry]()
     while not cursor.is_caught_up:
         for run in cursor.read_packed(most).runs():
             delivery = DirectDelivery(written, run.topic.name, ["s%", "t"], presentation)
             positions = [at for at in range(len(run)) if chosen[(len(entries) + at) % len(chosen)]]
-            delivery.deliver_run(LoggedRun(run.pick(positions)))
+            delivery.deliver_run(LoggedBatch(run.pick(positions)))
             entries += map(run.entry, range(len(run)))
     return written, entries
 
 
-def one_by_one(entries: list[Entry], presentation: Presentation, chosen: list[bool]) -> Written:
+def one_by_one(entries: list[JournalEntry], presentation: Presentation, chosen: list[bool]) -> Written:
     """Frames of some entries, each made for itself."""
     written = Written()
     for number, entry in enumerate(entries):
@@ -132,7 +132,7 @@ def one_by_one(entries: list[Entry], presentation: Presentation, chosen: list[bo
 def test_a_run_has_the_frames_of_its_entries(
     messages: list[Message],
     presentation: Presentation,
-    span: Span,
+    span: LogSpan,
     most: int,
     chosen: list[bool],
 ) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from server.engine.scheduler import TURN_SECONDS
+from server.engine.scheduler import ROUND_SECONDS
 from server.topics.topic import Topic
 from tests.engine.support import Core, CorePeer
 from tests.storage.sow.support import topic_spec
@@ -33,7 +33,7 @@ def core() -> Core:
         )
     holder.send({"c": "publish", "t": "t/records"}, b'{"id":1}')
     core.clock.advance(0)
-    core.clock.work_per_look = TURN_SECONDS
+    core.clock.work_per_look = ROUND_SECONDS
     return core
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from server.expressions import BUILTINS, Kind, parse
+from server.expressions import BUILTINS, ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.functions.registry import Function, Parameter
 from server.expressions.tree import Expr, paths
@@ -72,7 +72,7 @@ def test_filters_match_together_as_they_do_alone(
     texts: list[str], bodies: list[dict[str, Any]]
 ) -> None:
     """Whatever is indexed, shared or scanned, the answer is that of each filter by itself."""
-    exprs = [parse(text, Kind.FILTER, BUILTINS) for text in texts]
+    exprs = [parse(text, ContextKind.FILTER, BUILTINS) for text in texts]
     filters = FilterSet(JSON, BUILTINS, unexpected)
     added = [filters.add(expr) for expr in exprs]
     for body in map(encode, bodies):
@@ -99,7 +99,7 @@ def test_filters_come_and_go(
     users: list[tuple[Filter, Expr]] = []
     for add, text, pick in steps:
         if add or not users:
-            expr = parse(text, Kind.FILTER, BUILTINS)
+            expr = parse(text, ContextKind.FILTER, BUILTINS)
             users.append((filters.add(expr), expr))
         else:
             filters.remove(users.pop(pick % len(users))[0])
@@ -111,17 +111,17 @@ def test_filters_come_and_go(
 def test_equal_filters_are_one() -> None:
     """However they are written, they are decided once."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
-    first = filters.add(parse("/a = 1 AND /b=2", Kind.FILTER, BUILTINS))
-    assert filters.add(parse("(/a = 1)   and (/b = 2)", Kind.FILTER, BUILTINS)) is first
+    first = filters.add(parse("/a = 1 AND /b=2", ContextKind.FILTER, BUILTINS))
+    assert filters.add(parse("(/a = 1)   and (/b = 2)", ContextKind.FILTER, BUILTINS)) is first
 
 
 def test_fields_that_nobody_asks_for_any_more_are_read_no_more() -> None:
     """Fields come and go with the filters that use them."""
     filters = FilterSet(JSON, BUILTINS, unexpected)
     for number in range(1000):
-        gone = filters.add(parse(f"/field{number} = 1", Kind.FILTER, BUILTINS))
+        gone = filters.add(parse(f"/field{number} = 1", ContextKind.FILTER, BUILTINS))
         filters.remove(gone)
-    kept = filters.add(parse("/a = 1", Kind.FILTER, BUILTINS))
+    kept = filters.add(parse("/a = 1", ContextKind.FILTER, BUILTINS))
     assert filters.match(b'{"a": 1}') == (kept,)
 
 
@@ -139,7 +139,7 @@ def test_filters_are_laid_out_anew_little_by_little(
     monkeypatch.setattr("server.topics.subscriptions.matching.filter_set.compile_filter", counting)
     filters = FilterSet(JSON, BUILTINS, unexpected)
     users = [
-        filters.add(parse(f"/field{number} > {number}", Kind.FILTER, BUILTINS))
+        filters.add(parse(f"/field{number} > {number}", ContextKind.FILTER, BUILTINS))
         for number in range(1000)
     ]
     compiled.clear()
@@ -150,7 +150,7 @@ def test_filters_are_laid_out_anew_little_by_little(
         filters.remove(users.pop(0))
         most = max(most, len(compiled) - before)
         if removal % 100 == 50:
-            users.append(filters.add(parse(f"/new{removal} IS NULL", Kind.FILTER, BUILTINS)))
+            users.append(filters.add(parse(f"/new{removal} IS NULL", ContextKind.FILTER, BUILTINS)))
         if matches_between:
             before = len(compiled)
             assert set(filters.match(body)) == set(users)
@@ -171,7 +171,7 @@ def test_a_filter_that_fails_is_decided_no_more() -> None:
     filters = FilterSet(JSON, functions, lambda one, error: failed.append((one.text, str(error))))
     texts = ["/a = 1", "BROKEN(/a)", "/a = 1 AND BROKEN(/b)", "/a > 0"]
     first, scanned, indexed, last = (
-        filters.add(parse(text, Kind.FILTER, functions)) for text in texts
+        filters.add(parse(text, ContextKind.FILTER, functions)) for text in texts
     )
     for _ in range(2):
         assert set(filters.match(b'{"a": 1}')) == {first, last}

@@ -108,7 +108,7 @@ def test_circles_that_have_been_set_aside_go_when_connections_have(
     monkeypatch.setattr(garbage_collection, "_IDLE_SECONDS", -1.0 if is_busy else 1000.0)
     garbage_collection.settle()
     clock, connections = SimulatedClock(), Connections()
-    collecting = garbage_collection.Collecting(
+    collecting = garbage_collection.GarbageCollector(
         clock, lambda: connections.gone, lambda: connections.alive
     )
     connections.alive = set_aside
@@ -133,7 +133,7 @@ def test_what_comes_while_as_much_goes_is_walked_through(monkeypatch: pytest.Mon
     garbage_collection.settle()
     circle = Circle()
     clock = SimulatedClock()
-    collecting = garbage_collection.Collecting(clock, lambda: 0, lambda: 0)
+    collecting = garbage_collection.GarbageCollector(clock, lambda: 0, lambda: 0)
     clock.advance(1)
     collecting.stop()
     assert any(each is circle for each in gc.get_objects(2))

@@ -6,20 +6,20 @@ import tracemalloc
 
 import pytest
 
-from server.queues.topic.message_batch import Tray, TrayIndex, tray_of
-from server.topics.log_feed import Recorded
+from server.queues.topic.message_batch import QueueMessageBatch, QueueBatchIndex, make_recorded_batch
+from server.topics.log_feed import RecordedBatch
 from server.topics.subscriptions.delivery.envelope import Envelope
 
 _COUNT = 20_000
 _FIRST = 1_000_000
 
 
-def kept(first: int, together: int, length: int) -> Tray:
+def kept(first: int, together: int, length: int) -> QueueMessageBatch:
     numbers = range(first, first + together)
     bodies = [(b"%d" % number).ljust(length) for number in numbers]
     envelope = Envelope(None, float(first))
     txids, sequences = list(numbers), [number + _FIRST for number in numbers]
-    return tray_of(Recorded("q", bodies, envelope, txids, first, 7, sequences, (), 0))
+    return make_recorded_batch(RecordedBatch("q", bodies, envelope, txids, first, 7, sequences, (), 0))
 
 
 @pytest.mark.parametrize("length", [8, 300])
@@ -29,7 +29,7 @@ def test_messages_count_with_what_holds_them(together: int, length: int) -> None
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        index = TrayIndex()
+        index = QueueBatchIndex()
         trays = []
         for first in range(_FIRST, _FIRST + _COUNT, together):
             trays.append(kept(first, together, length))

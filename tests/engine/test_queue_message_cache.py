@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from server.queues.topic.delivery_batch import QueueRun
-from server.queues.topic.message_cache import Shelf
-from server.topics.log_feed import Recorded
+from server.queues.topic.delivery_batch import QueueDeliveryBatch
+from server.queues.topic.message_cache import MessageCache
+from server.topics.log_feed import RecordedBatch
 from server.topics.subscriptions.delivery.envelope import Envelope
-from server.topics.topic_journal import TopicJournal, as_recorded
+from server.topics.topic_journal import TopicJournal, encode_messages
 from tests.engine.support import Core
 
 
@@ -21,8 +21,8 @@ class Fed:
 
     def __init__(self, core: Core) -> None:
         log = core.transaction_log
-        self.large = Shelf(log, lambda topic: topic.name == "jobs")
-        self.none = Shelf(log, lambda topic: topic.name == "jobs", room=0)
+        self.large = MessageCache(log, lambda topic: topic.name == "jobs")
+        self.none = MessageCache(log, lambda topic: topic.name == "jobs", room=0)
         self.txids: list[int] = []
 
     def published_twice(
@@ -31,8 +31,8 @@ class Fed:
         """Not told here: nothing comes from another instance."""
         raise NotImplementedError
 
-    def take(self, recorded: Recorded) -> None:
-        """See `Feed.take`."""
+    def take(self, recorded: RecordedBatch) -> None:
+        """See `LogFeed.take`."""
         self.large.put(recorded)
         self.none.put(recorded)
         self.txids += recorded.txids
@@ -54,7 +54,7 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
         run = Envelope(publisher, 0)
         run.sequences = [number + step for step in (1, 2, 3, 5, 8)]
         bodies = [b'{"n":%d}' % each for each in run.sequences]
-        entries = as_recorded(bodies, run, 0)
+        entries = encode_messages(bodies, run, 0)
         end = 1
         while end < len(bodies):
             end = jobs.append_run(run, entries, end).end
@@ -98,7 +98,7 @@ def test_messages_are_read_back_as_they_were(
         assert before.context.bookmark == after.context.bookmark
         assert before.context.correlation_id == after.context.correlation_id
     for position, part in enumerate(part for part in fed.none.find(txids) if part):
-        run = QueueRun([part], b"")
+        run = QueueDeliveryBatch([part], b"")
         message = run.envelope(0)
         assert message.bookmark.encode() in message.keys, position
         assert len(run.bodies) == len(part.positions)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from amperage.wire.compression import Compression
-from server.engine.scheduler import LONG_READ, LONG_SECONDS, SHORT_TURN_SECONDS
+from server.engine.scheduler import LONG_READ_SIZE, LONG_TASK_SECONDS, SHORT_ROUND_SECONDS
 from server.security.interceptors.base import IncomingCommand, Verdict
 from tests.engine.busy import BUSY, busy_core, heartbeats, log_on, numbers
 from tests.engine.support import Core
@@ -68,7 +68,7 @@ def test_a_long_read_is_followed_by_a_look_at_the_others(core: Core) -> None:
     """A turn's time is counted over all long reads in a row."""
     peer = log_on(core, "busy")
     message = frame({"c": "publish", "t": "nobody"}, b"x" * 1000)
-    read = message * (LONG_READ // len(message) + 1)
+    read = message * (LONG_READ_SIZE // len(message) + 1)
     reads = 0
     while not peer.is_paused:
         peer.send_bytes(read)
@@ -107,7 +107,7 @@ def test_a_long_read_waits_behind_those_who_wait(core: Core) -> None:
 def test_turns_are_short_while_others_are_heard(core: Core) -> None:
     """Who sends alone gets more done in a turn than who keeps others waiting by that."""
     busy, quiet = log_on(core, "busy"), log_on(core, "quiet")
-    core.clock.work_per_look = SHORT_TURN_SECONDS / 4
+    core.clock.work_per_look = SHORT_ROUND_SECONDS / 4
     core.clock.worked += 10  # since anybody has been heard
     busy.send_bytes(heartbeats(2000))
 
@@ -313,7 +313,7 @@ def test_what_takes_long_is_said(core: Core) -> None:
     longest = core.engine.turns.longest
     assert longest.count == 0
     assert longest.work == "logon"
-    core.clock.work_per_look = LONG_SECONDS
+    core.clock.work_per_look = LONG_TASK_SECONDS
     peer.send({"c": "sow", "t": "records", "f": "/secret = 1"})
     core.clock.work_per_look = 0.0
     peer.send({"c": "heartbeat"})
@@ -331,7 +331,7 @@ def test_a_compressed_stream_is_inflated_a_piece_at_a_time(core: Core) -> None:
     logon = {"c": "logon", "cid": "1", "client_name": "small", "mt": "json"}
     commands = frame(logon) + frame({"c": "publish", "t": "nobody", "cid": "1"}) * 200_000
     packed = compression.compress(commands) + compression.flush(zlib.Z_SYNC_FLUSH)
-    assert len(packed) < LONG_READ
+    assert len(packed) < LONG_READ_SIZE
     peer.read_compressed(Compression())
     peer.send_bytes(packed)
     turns = 0

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.topics.subscriptions.limits.client_limits import Limits
-from server.topics.subscriptions.limits.slow_clients import Backlog, Pool
+from server.topics.subscriptions.limits.client_limits import ClientLimits
+from server.topics.subscriptions.limits.slow_clients import ClientBacklog, ClientPool
 from tests.engine.support import RecordingLog, SimulatedClock
 
-ROOMY = Limits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=None)
+ROOMY = ClientLimits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=None)
 
 
 class Client:
     """A client whose socket takes a number of writes, and then stalls."""
 
-    def __init__(self, pool: Pool, clock: SimulatedClock, log: RecordingLog, name: str) -> None:
+    def __init__(self, pool: ClientPool, clock: SimulatedClock, log: RecordingLog, name: str) -> None:
         self.taken = b""
         self.room = 0
         self.is_connected = True
         self.events: list[str] = []
-        self.backlog = Backlog(
+        self.backlog = ClientBacklog(
             pool, clock, log, lambda: name, self._write, self._drop, self.events.append
         )
 
@@ -60,7 +60,7 @@ class Client:
 def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) -> None:
     """Through memory, through a file, in slices, with stalls anywhere."""
     clock = SimulatedClock()
-    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
+    client = Client(ClientPool(ROOMY), clock, RecordingLog(), "one")
     client.backlog.stall()
     sent = b""
     for number, (step, size) in enumerate(steps):
@@ -82,8 +82,8 @@ def test_bytes_arrive_in_order_and_none_is_lost(steps: list[tuple[str, int]]) ->
 
 def test_the_largest_is_offlined_and_then_disconnected(tmp_path: Path) -> None:
     """When a pool is used up, it is not the latest but the largest client that pays."""
-    limits = Limits(memory=1000, disk=2000, directory=str(tmp_path), share=1.0, age=None)
-    pool, clock, log = Pool(limits), SimulatedClock(), RecordingLog()
+    limits = ClientLimits(memory=1000, disk=2000, directory=str(tmp_path), share=1.0, age=None)
+    pool, clock, log = ClientPool(limits), SimulatedClock(), RecordingLog()
     large, small = (Client(pool, clock, log, name) for name in ("large", "small"))
     for client in (large, small):
         client.backlog.stall()
@@ -104,7 +104,7 @@ def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.Monke
     file = io.BytesIO()
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: file)
     clock = SimulatedClock()
-    client = Client(Pool(ROOMY), clock, RecordingLog(), "one")
+    client = Client(ClientPool(ROOMY), clock, RecordingLog(), "one")
     client.backlog.stall()
     for _ in range(10):
         client.backlog.send(b"x" * 1_000_000)
@@ -119,8 +119,8 @@ def test_what_waits_goes_to_the_file_a_piece_at_a_time(monkeypatch: pytest.Monke
 
 def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
     """Over its share it is treated as if everything were used up."""
-    limits = Limits(memory=1000, disk=2000, directory=str(tmp_path), share=0.5, age=None)
-    client = Client(Pool(limits), SimulatedClock(), RecordingLog(), "one")
+    limits = ClientLimits(memory=1000, disk=2000, directory=str(tmp_path), share=0.5, age=None)
+    client = Client(ClientPool(limits), SimulatedClock(), RecordingLog(), "one")
     client.backlog.stall()
     client.backlog.send(b"x" * 500)
     assert client.backlog.memory_used == 500
@@ -134,9 +134,9 @@ def test_one_client_may_use_its_share_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("reads", [False, True])
 def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
     """The oldest byte counts; a client that reads in time stays, however much there is."""
-    limits = Limits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=10.0)
+    limits = ClientLimits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=10.0)
     clock = SimulatedClock()
-    client = Client(Pool(limits), clock, RecordingLog(), "one")
+    client = Client(ClientPool(limits), clock, RecordingLog(), "one")
     client.backlog.stall()
     for _ in range(100):
         client.backlog.send(b"x")
@@ -148,9 +148,9 @@ def test_bytes_may_wait_for_a_while_only(reads: bool) -> None:
 
 def test_a_directory_that_is_not_there_costs_the_slow_client_only() -> None:
     """The entry says why; the client is disconnected."""
-    limits = Limits(memory=10, disk=10**9, directory="/no/such/place", share=1.0, age=None)
+    limits = ClientLimits(memory=10, disk=10**9, directory="/no/such/place", share=1.0, age=None)
     log = RecordingLog()
-    client = Client(Pool(limits), SimulatedClock(), log, "one")
+    client = Client(ClientPool(limits), SimulatedClock(), log, "one")
     client.backlog.stall()
     client.backlog.send(b"x" * 11)
     assert not client.is_connected

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.util.string_table import TextTable
+from server.util.string_table import StringTable
 
 TEXTS = st.text(alphabet="ab\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\0", max_size=3)
 KEYS = TEXTS | st.none() | st.integers(0, 3) | st.sampled_from([1.0, 2.5, True]) | st.tuples(TEXTS)
@@ -23,7 +23,7 @@ ASKED = st.lists(KEYS, max_size=150)
 def test_it_has_what_a_dictionary_has(
     steps: list[tuple[str, Hashable, int]], asked: list[Hashable]
 ) -> None:
-    table: TextTable[int] = TextTable()
+    table: StringTable[int] = StringTable()
     model: dict[Hashable, int] = {}
     for step, key, value in steps:
         if step == "set":
@@ -41,7 +41,7 @@ def test_it_has_what_a_dictionary_has(
 
 
 def test_many_of_them_come_and_go() -> None:
-    table: TextTable[int] = TextTable()
+    table: StringTable[int] = StringTable()
     for kept in (100_000, 10, 50_000, 0):
         for number in range(100_000):
             table[str(number)] = number
@@ -54,7 +54,7 @@ def test_many_of_them_come_and_go() -> None:
 
 @pytest.mark.parametrize("value", [[], {}])
 def test_what_has_no_hash_is_refused(value: object) -> None:
-    table: TextTable[int] = TextTable()
+    table: StringTable[int] = StringTable()
     table["a"] = 1
     for ask in (table.get, lambda one: table.get_all(["a", one, "a"])):
         with pytest.raises(TypeError):
@@ -66,7 +66,7 @@ def test_what_has_no_hash_is_refused(value: object) -> None:
 def test_a_circle_through_it_is_found() -> None:
     class Owner:
         def __init__(self) -> None:
-            self.table: TextTable[Owner] = TextTable()
+            self.table: StringTable[Owner] = StringTable()
             self.table["self"] = self
 
     left = weakref.ref(Owner())

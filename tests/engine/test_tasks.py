@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 
 from server.expressions import BUILTINS
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.topic import Topic
 from server.topics.topic_table import TopicTable
 from tests.engine.busy import BUSY, busy_core, log_on, numbers, subscriptions
@@ -62,7 +62,7 @@ def test_acks_that_wait_for_a_file_go_on_in_slices(core: Core, tmp_path: Path) -
 
     disk = Disk(tmp_path, synchronise, start=core.engine.turns.start)
     store, _ = disk.open(slab_size=1 << 20)
-    topic = SowTopic(topic_spec("/id", name="kept"), core.types["json"], store, BUILTINS)
+    topic = SowTopicRecords(topic_spec("/id", name="kept"), core.types["json"], store, BUILTINS)
     core.engine.stores.add(topic, store.commit)
     peer = log_on(core, "publisher")
     publish = {"c": "publish", "t": "kept", "a": "persisted"}

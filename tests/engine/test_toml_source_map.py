@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.security.users.toml_source_map import TomlPlace, find_places
+from server.security.users.toml_source_map import TomlPath, find_places
 
 DOCUMENT = '''# a document
 title = "a # no comment [x]"  # one
@@ -40,7 +40,7 @@ k = true
 k = false'''
 
 
-def places_of(value: object, place: TomlPlace = ()) -> Iterator[TomlPlace]:
+def places_of(value: object, place: TomlPath = ()) -> Iterator[TomlPath]:
     """The places of everything in a document, as it was read."""
     if place:
         yield place
@@ -88,5 +88,5 @@ def test_a_value_is_where_it_is_said_to_be() -> None:
         (("missing",), 1),
     ],
 )
-def test_lines(place: TomlPlace, line: int) -> None:
+def test_lines(place: TomlPath, line: int) -> None:
     assert find_places(DOCUMENT).line(place) == line

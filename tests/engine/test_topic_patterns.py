@@ -11,7 +11,7 @@ from server.expressions import topic_names
 from server.expressions.regex.budget import LONG_SEARCHES
 from server.expressions.topic_names import select_topics
 from server.topics import topic_table
-from server.topics.pattern_index import NamePatterns
+from server.topics.pattern_index import PatternIndex
 from server.util import limits
 from tests.engine.support import Core, CorePeer
 
@@ -34,7 +34,7 @@ def hears(peer: CorePeer) -> set[str]:
 
 def patterns_tried(core: Core, name: str) -> int:
     """How many expressions are tried for a new name."""
-    patterns = NamePatterns()
+    patterns = PatternIndex()
     for session in core.engine.sessions:
         for subscription in session.subscriptions.values():
             patterns.add(subscription)
@@ -115,7 +115,7 @@ def test_an_expression_that_takes_too_long_for_the_topics_there_are_is_refused()
 
 def test_a_connection_may_have_so_many_expressions() -> None:
     """One more is refused; names, and replacements, are not."""
-    most = limits.MOST_PATTERNS
+    most = limits.MAX_PATTERNS
     core = Core()
     peer = core.log_on()
     answers = [subscribe(peer, f"^topic{number}.*", str(number)) for number in range(most + 1)]
@@ -131,13 +131,13 @@ def test_the_names_of_topics_have_a_limit(command: str) -> None:
     core = Core()
     peer = core.log_on()
     for length, is_too_long in (
-        (limits.MOST_TOPIC_NAME, False),
-        (limits.MOST_TOPIC_NAME + 1, True),
+        (limits.MAX_TOPIC_NAME_LENGTH, False),
+        (limits.MAX_TOPIC_NAME_LENGTH + 1, True),
     ):
         peer.take_frames()
         peer.send({"c": command, "t": "x" * length, "cid": "1", "a": "processed"}, b"{}")
         answer = peer.take_frames()[0][0]
-        assert (str(limits.MOST_TOPIC_NAME) in answer.get("detail", "")) is is_too_long
+        assert (str(limits.MAX_TOPIC_NAME_LENGTH) in answer.get("detail", "")) is is_too_long
 
 
 def test_topics_without_subscribers_are_let_go_of() -> None:

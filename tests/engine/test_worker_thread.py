@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Event
 
 from server.util import limits
-from server.util.worker_thread import HelperThread
+from server.util.worker_thread import WorkerThread
 from tests.engine.support import Core
 from tests.support.waiting import WAIT_SECONDS
 
@@ -25,7 +25,7 @@ def pieces(count: int, result: str, begin: Event | None = None) -> Generator[Non
 def test_owners_take_turns() -> None:
     """Those with little to do are not kept by one with much; the works of one keep their order."""
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    helper = HelperThread(posted.put, "test")
+    helper = WorkerThread(posted.put, "test")
     done: list[str] = []
     begin = Event()
     helper.do_in_pieces(1, pieces(50, "much", begin), done.append)
@@ -42,7 +42,7 @@ def test_owners_take_turns() -> None:
 def test_a_thread_that_is_closed_does_no_more_pieces() -> None:
     """What it is doing ends first."""
     posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    helper = HelperThread(posted.put, "test")
+    helper = WorkerThread(posted.put, "test")
     begin = Event()
     helper.do_in_pieces(1, pieces(1_000_000, "never", begin), lambda _: None)
     begin.set()
@@ -57,12 +57,12 @@ def test_lists_of_bookmarks_have_a_limit(tmp_path: Path) -> None:
     peer = core.log_on()
     peer.take_frames()
     header = {"c": "subscribe", "t": "log", "cid": "1", "sub_id": "1", "a": "processed"}
-    peer.send(header | {"bm": ",".join(["7|7|"] * limits.MOST_BOOKMARKS)})
+    peer.send(header | {"bm": ",".join(["7|7|"] * limits.MAX_BOOKMARKS)})
     core.wait_for_helper()
     ((ack, _),) = peer.take_frames()
     assert ack["status"] == "success"
-    header |= {"sub_id": "2", "bm": ",".join(["7|7|"] * (limits.MOST_BOOKMARKS + 1))}
+    header |= {"sub_id": "2", "bm": ",".join(["7|7|"] * (limits.MAX_BOOKMARKS + 1))}
     peer.send(header)
     ((ack, _),) = peer.take_frames()
     assert (ack["status"], ack["reason"]) == ("failure", "invalid bookmark")
-    assert f"more than {limits.MOST_BOOKMARKS}" in ack["detail"]
+    assert f"more than {limits.MAX_BOOKMARKS}" in ack["detail"]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from server.expressions import Functions, parse, semantics, to_text
 from server.expressions.backends.columns import column_of
-from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, Rows
+from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, ColumnBatch
 from server.expressions.backends.compile_message import compile_filter, compile_value
-from server.expressions.context_rules import Kind
+from server.expressions.context_rules import ContextKind
 from server.expressions.description import describe
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Expr, slots
@@ -21,7 +21,7 @@ def evaluate_everywhere(
     records: Sequence[tuple[Value, ...]],
     functions: Functions,
     context: MessageContext,
-    kind: Kind = Kind.FILTER,
+    kind: ContextKind = ContextKind.FILTER,
 ) -> list[Value]:
     """The value for each record, after checking that all back ends agree on it and on matching."""
     evaluate = compile_value(tree, functions)
@@ -33,7 +33,7 @@ def evaluate_everywhere(
     columns = [
         column_of([record[place] for record in records]) for place in range(len(slots(tree)))
     ]
-    rows = Rows(columns, len(records), [context] * len(records))
+    rows = ColumnBatch(columns, len(records), [context] * len(records))
     assert ColumnFilter(tree, functions)(rows).tolist() == matches, to_text(tree)
     by_column = ColumnValue(tree, functions)(rows).to_values()
     for result, column_result in zip(results, by_column, strict=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from server.expressions import Functions, Kind, built_in
+from server.expressions import Functions, ContextKind, built_in
 from server.expressions.functions.times import legacy
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Reference, Slot
@@ -43,7 +43,7 @@ class Case:
     line: int
     text: str = ""
     result: Value = None
-    kind: Kind = Kind.FILTER
+    kind: ContextKind = ContextKind.FILTER
     record: Any = None
     previous: Any = None
     context: dict[str, Any] = field(default_factory=dict)
@@ -76,18 +76,18 @@ def good_cases() -> Iterator[Case]:
         elif line.startswith("# context: "):
             state = replace(state, context=json.loads(line[11:]))
         elif line.startswith("# kind: "):
-            state = replace(state, kind=Kind(line[8:]))
+            state = replace(state, kind=ContextKind(line[8:]))
         elif not line.startswith("#"):
             text, result = line.rsplit(" => ", 1)
             yield replace(state, line=number, text=text.rstrip(), result=json.loads(result))
 
 
-def bad_cases() -> Iterator[tuple[int, Kind, str, str]]:
+def bad_cases() -> Iterator[tuple[int, ContextKind, str, str]]:
     """The lines of expressions_refused.txt: number, kind, expression, part of the error."""
-    kind = Kind.FILTER
+    kind = ContextKind.FILTER
     for number, line in _lines("expressions_refused.txt"):
         if line.startswith("# kind: "):
-            kind = Kind(line[8:])
+            kind = ContextKind(line[8:])
         elif not line.startswith("#"):
             text, error = line.rsplit(" => ", 1)
             yield number, kind, text.rstrip(), error

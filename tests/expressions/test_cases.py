@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.expressions import Kind, check, parse, parse_field
+from server.expressions import ContextKind, check, parse, parse_field
 from server.expressions.tree import Expr, slots
 from tests.expressions.backends import evaluate_everywhere
 from tests.expressions.cases import FUNCTIONS, Case, bad_cases, good_cases, same
@@ -14,7 +14,7 @@ BAD = list(bad_cases())
 
 
 def _tree(case: Case) -> Expr:
-    if case.kind is Kind.ENRICHMENT:
+    if case.kind is ContextKind.ENRICHMENT:
         return parse_field(case.text, case.kind, FUNCTIONS).source
     return parse(case.text, case.kind, FUNCTIONS)
 
@@ -32,7 +32,7 @@ def test_an_expression_gives_its_result_in_every_back_end(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: f"{case[0]}: {case[2]}")
-def test_an_expression_is_refused_with_its_error(case: tuple[int, Kind, str, str]) -> None:
+def test_an_expression_is_refused_with_its_error(case: tuple[int, ContextKind, str, str]) -> None:
     _, kind, text, error = case
     problem = check(text, kind)
     assert problem is not None

@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from server.expressions import BUILTINS, ExpressionError, Kind, check, parse, parse_field
+from server.expressions import BUILTINS, ExpressionError, ContextKind, check, parse, parse_field
 from server.expressions.backends.compile_message import compile_filter, compile_value
-from server.expressions.functions.lookups import Lookup, parse_lookup, value_lookup
+from server.expressions.functions.lookups import ValueLookup, parse_lookup, value_lookup
 from server.expressions.functions.user_defined import UserFunctionError, load_function
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Reference, slots
@@ -62,8 +62,8 @@ def test_user_defined_functions_are_called_by_any_spelling_of_their_names() -> N
     assert value("BAD()") is None
     assert [name for name, _ in failures] == ["FWD_PRICE", "BAD"]
     assert "TypeError" in failures[0][1]
-    assert check("NOISY() > 1", Kind.STABLE_FILTER, functions) is not None
-    assert check("FWD_PRICE(1)", Kind.FILTER, functions) is not None
+    assert check("NOISY() > 1", ContextKind.STABLE_FILTER, functions) is not None
+    assert check("FWD_PRICE(1)", ContextKind.FILTER, functions) is not None
     with pytest.raises(ExpressionError):
         parse("FWD_PRICE(1, 2, 3)")
 
@@ -80,27 +80,27 @@ def test_functions_that_cannot_be_had(name: str, symbol: str) -> None:
 def test_lookups_find_a_field_of_another_record() -> None:
     asked: list[tuple[str, tuple[str, ...]]] = []
 
-    def find(lookup: Lookup, keys: tuple[str, ...]) -> Value:
+    def find(lookup: ValueLookup, keys: tuple[str, ...]) -> Value:
         asked.append((lookup.topic, keys))
         return 42.5 if keys == ("7",) else None
 
     lookup = parse_lookup("by-id;1;json;data;/value;/id")
     functions = BUILTINS.adding([value_lookup([lookup], find)])
     text = "VALUE_LOOKUP('by-id', /thisId) AS /v"
-    source = parse_field(text, Kind.ENRICHMENT, functions).source
+    source = parse_field(text, ContextKind.ENRICHMENT, functions).source
     evaluate = compile_value(source, functions)
     assert evaluate((7,)) == "42.5"
     assert evaluate((8,)) is None
     assert asked == [("data", ("7",)), ("data", ("8",))]
     assert evaluate((None,)) is None
     assert len(asked) == 2
-    assert check(text, Kind.PREPROCESSING, functions) is None
-    for kind in (Kind.PROJECTION, Kind.FILTER):
+    assert check(text, ContextKind.PREPROCESSING, functions) is None
+    for kind in (ContextKind.PROJECTION, ContextKind.FILTER):
         assert check("VALUE_LOOKUP('by-id', /a) AS /v", kind, functions) is not None
 
 
 def test_the_lookup_option_is_read() -> None:
-    assert parse_lookup(" n ; 2 ; nvfix ; orders ; /notes ; /customer/id ; /orderId ") == Lookup(
+    assert parse_lookup(" n ; 2 ; nvfix ; orders ; /notes ; /customer/id ; /orderId ") == ValueLookup(
         "n", "nvfix", "orders", ("notes",), (("customer", "id"), ("orderId",))
     )
 
@@ -148,7 +148,7 @@ def test_filters_share_a_layout() -> None:
 
 
 def test_aggregates_are_passed_as_values() -> None:
-    source = parse_field("SUM(/a * /b) / SUM(/a) AS /avg", Kind.PROJECTION).source
+    source = parse_field("SUM(/a * /b) / SUM(/a) AS /avg", ContextKind.PROJECTION).source
     assert len(slots(source)) == 2
     evaluate = compile_value(source)
     assert evaluate((100.0, 8)) == 12.5

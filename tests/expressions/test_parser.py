@@ -7,7 +7,7 @@ import pytest
 from server.expressions import (
     BUILTINS,
     ExpressionError,
-    Kind,
+    ContextKind,
     aggregates,
     check,
     conjuncts,
@@ -114,7 +114,7 @@ def test_conjuncts_are_the_terms_of_an_and() -> None:
 
 def test_qualified_fields_belong_to_topics() -> None:
     field = parse_field(
-        "[nvfix].[sow/orders]./quantity * [items].[/price] AS /total", Kind.PROJECTION
+        "[nvfix].[sow/orders]./quantity * [items].[/price] AS /total", ContextKind.PROJECTION
     )
     assert references(field.source) == (
         Reference(("quantity",), "nvfix", "sow/orders"),
@@ -145,15 +145,15 @@ def test_qualified_fields_belong_to_topics() -> None:
     ],
 )
 def test_fields_of_projections(text: str, canonical: str) -> None:
-    field = parse_field(text, Kind.PROJECTION)
+    field = parse_field(text, ContextKind.PROJECTION)
     assert field_to_text(field) == canonical
-    assert parse_field(canonical, Kind.PROJECTION) == field
+    assert parse_field(canonical, ContextKind.PROJECTION) == field
 
 
 def test_fields_of_an_option_are_separated_by_commas() -> None:
     fields = parse_fields(
         "MAX(/price) AS /max HINT OPTIONAL,/tickerId as /ticker,/x AS /optional HINT SET_CURRENT",
-        Kind.PROJECTION,
+        ContextKind.PROJECTION,
     )
     assert [path_to_text(field.destination) for field in fields] == ["/max", "/ticker", "/optional"]
     assert [(field.optional, field.set_current) for field in fields] == [
@@ -164,7 +164,7 @@ def test_fields_of_an_option_are_separated_by_commas() -> None:
 
 
 def test_aggregates_are_slots_of_their_own() -> None:
-    source = parse_field("SUM(/a * /b) / SUM(/a) + /c AS /d", Kind.PROJECTION).source
+    source = parse_field("SUM(/a * /b) / SUM(/a) + /c AS /d", ContextKind.PROJECTION).source
     assert [to_text(node) for node in aggregates(source)] == ["SUM(/a * /b)", "SUM(/a)"]
     assert [to_text(slot) for slot in slots(source)[:2] if not isinstance(slot, tuple)] == [
         "SUM(/a * /b)",
@@ -175,7 +175,7 @@ def test_aggregates_are_slots_of_their_own() -> None:
 
 def test_states_of_a_record() -> None:
     field = parse_field(
-        "COALESCE(/x OF CURRENT, /x of previous, 'd') as /x HINT OPTIONAL", Kind.ENRICHMENT
+        "COALESCE(/x OF CURRENT, /x of previous, 'd') as /x HINT OPTIONAL", ContextKind.ENRICHMENT
     )
     assert references(field.source) == (
         Reference(("x",), state="current"),
@@ -212,43 +212,43 @@ def test_orders_keys_and_joins() -> None:
     ],
 )
 def test_qualified_identifiers(text: str, reference: Reference, canonical: str | None) -> None:
-    identifier = parse_identifier(text, Kind.GROUPING)
+    identifier = parse_identifier(text, ContextKind.GROUPING)
     assert identifier.reference == reference
     assert canonical is None or to_text(identifier) == canonical
-    assert parse_identifier(to_text(identifier), Kind.GROUPING) == identifier
+    assert parse_identifier(to_text(identifier), ContextKind.GROUPING) == identifier
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("(//FIXML/Order/Instrmt/@Sym = 'IBM')", Kind.FILTER),
-        ('/symbol = "{{SYMBOL}}"', Kind.FILTER),
-        ("LAST_UPDATED() < ({{AMPS_UNIX_TIMESTAMP}} - 86400)", Kind.FILTER),
-        ("'{{AMPS_CLIENT_NAME}}' LIKE 'important'", Kind.CONDITION),
-        ('"{{A}}" == "unassign"', Kind.CONDITION),
-        ("{{COUNT}} > 5", Kind.CONDITION),
-        ("/price * /quantity", Kind.VALUE),
-        ("/isSyncPoint IS NOT NULL", Kind.STABLE_FILTER),
-        ("/9000 IS NULL", Kind.VIEW_FILTER),
-        ("[fix].[sow/fix42/orders]./9000 IS NULL", Kind.VIEW_FILTER),
-        ("/buyer/id", Kind.PATH),
-        ("[fix].[sow/fix42/orders]./1", Kind.GROUPING),
-        ("[fix].[sow/fix42/orders]./1 AS /Account", Kind.PROJECTION),
-        ("COUNT([fix].[sow/fix42/orders]./11) AS /Orders", Kind.PROJECTION),
-        ("[a/b]./CumQty - [a/c]./CumQty AS /CumQtyDelta", Kind.PROJECTION),
-        ("CRC32(CONCAT(/name, /orderId)) % 10 as /bucket", Kind.PREPROCESSING),
-        ("AMPS_INSTANCE_NAME() as /publishSource", Kind.ENRICHMENT),
-        ("/x OF CURRENT AS /y", Kind.CONFLATED_ENRICHMENT),
-        ("/date DESC", Kind.ORDER_BY),
-        ("[/sow/orders]./id", Kind.GROUPING),
-        ("[Orders].[CustomerID]", Kind.GROUPING),
-        ("[Addresses].[ShippingAddress] AS /DestinationAddress", Kind.PROJECTION),
-        ("SUM([Orders].[TotalPrice]) AS /AccountTotal", Kind.PROJECTION),
-        ("[Orders].[/a]=[Addresses].[/a]", Kind.JOIN),
-        ("[nvfix].[/Orders].[Id]=[json].[Addresses].[Id]", Kind.JOIN),
+        ("(//FIXML/Order/Instrmt/@Sym = 'IBM')", ContextKind.FILTER),
+        ('/symbol = "{{SYMBOL}}"', ContextKind.FILTER),
+        ("LAST_UPDATED() < ({{AMPS_UNIX_TIMESTAMP}} - 86400)", ContextKind.FILTER),
+        ("'{{AMPS_CLIENT_NAME}}' LIKE 'important'", ContextKind.CONDITION),
+        ('"{{A}}" == "unassign"', ContextKind.CONDITION),
+        ("{{COUNT}} > 5", ContextKind.CONDITION),
+        ("/price * /quantity", ContextKind.VALUE),
+        ("/isSyncPoint IS NOT NULL", ContextKind.STABLE_FILTER),
+        ("/9000 IS NULL", ContextKind.VIEW_FILTER),
+        ("[fix].[sow/fix42/orders]./9000 IS NULL", ContextKind.VIEW_FILTER),
+        ("/buyer/id", ContextKind.PATH),
+        ("[fix].[sow/fix42/orders]./1", ContextKind.GROUPING),
+        ("[fix].[sow/fix42/orders]./1 AS /Account", ContextKind.PROJECTION),
+        ("COUNT([fix].[sow/fix42/orders]./11) AS /Orders", ContextKind.PROJECTION),
+        ("[a/b]./CumQty - [a/c]./CumQty AS /CumQtyDelta", ContextKind.PROJECTION),
+        ("CRC32(CONCAT(/name, /orderId)) % 10 as /bucket", ContextKind.PREPROCESSING),
+        ("AMPS_INSTANCE_NAME() as /publishSource", ContextKind.ENRICHMENT),
+        ("/x OF CURRENT AS /y", ContextKind.CONFLATED_ENRICHMENT),
+        ("/date DESC", ContextKind.ORDER_BY),
+        ("[/sow/orders]./id", ContextKind.GROUPING),
+        ("[Orders].[CustomerID]", ContextKind.GROUPING),
+        ("[Addresses].[ShippingAddress] AS /DestinationAddress", ContextKind.PROJECTION),
+        ("SUM([Orders].[TotalPrice]) AS /AccountTotal", ContextKind.PROJECTION),
+        ("[Orders].[/a]=[Addresses].[/a]", ContextKind.JOIN),
+        ("[nvfix].[/Orders].[Id]=[json].[Addresses].[Id]", ContextKind.JOIN),
     ],
 )
-def test_what_configurations_contain_is_good(text: str, kind: Kind) -> None:
+def test_what_configurations_contain_is_good(text: str, kind: ContextKind) -> None:
     assert check(text, kind) is None
 
 
@@ -263,25 +263,25 @@ def test_an_error_marks_the_place_in_one_line() -> None:
 
 def test_an_error_shows_a_part_of_a_long_text() -> None:
     text = "/a = 1 AND " * 100 + "/b = " + " AND /a = 1" * 100
-    problem = check(text, Kind.FILTER)
+    problem = check(text, ContextKind.FILTER)
     assert problem is not None
     assert len(problem) < 300
     assert "/b = HERE --> AND /a" in problem
 
 
 def test_errors_of_a_check_show_variables_as_they_were_written() -> None:
-    assert check("{{A}} = = 1", Kind.CONDITION) == (
+    assert check("{{A}} = = 1", ContextKind.CONDITION) == (
         "expected a value, found =; character 9: {{A}} = HERE --> = 1"
     )
 
 
 def test_functions_of_a_module_can_be_called_once_it_is_loaded() -> None:
-    assert check("YEAR(/t) = 2010", Kind.FILTER) is not None
-    assert check("YEAR(/t) = 2010", Kind.FILTER, BUILTINS.adding(legacy(lambda: 0.0))) is None
+    assert check("YEAR(/t) = 2010", ContextKind.FILTER) is not None
+    assert check("YEAR(/t) = 2010", ContextKind.FILTER, BUILTINS.adding(legacy(lambda: 0.0))) is None
 
 
 def test_a_description_is_plain_data() -> None:
-    source = parse_field("SUM([t]./a * 2) AS /b", Kind.PROJECTION).source
+    source = parse_field("SUM([t]./a * 2) AS /b", ContextKind.PROJECTION).source
     assert describe(source) == {
         "node": "aggregate",
         "name": "SUM",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from server.expressions import parse
 from server.expressions.backends.compile_message import compile_filter, compile_value
-from server.expressions.concat import LONGEST_TEXT
-from server.expressions.regex.bounded_repetition import with_short_steps
+from server.expressions.concat import MAX_TEXT_LENGTH
+from server.expressions.regex.bounded_repetition import bound_repetitions
 from server.expressions.regex.budget import LONG_SEARCHES
 from server.expressions.regex.patterns import compile_regex
 from server.message_types.base import Value
@@ -126,7 +126,7 @@ def test_usual_expressions_are_no_long_searches(pattern: str) -> None:
 
 def test_too_many_replacements_give_null() -> None:
     assert replaced("x?", "x" * 1_000_001, "") is None
-    assert replaced("x", "x" * 5_000, "y" * (LONGEST_TEXT // 4_000)) is None
+    assert replaced("x", "x" * 5_000, "y" * (MAX_TEXT_LENGTH // 4_000)) is None
 
 
 _ATOMS = ["a", "b", "(a|b)", "a*", "b+?", "[ab]", "(?:ab)?", "^", "$", ".", "a{2}", "(b)?", "|"]
@@ -166,7 +166,7 @@ _REPEATED = [
 def test_the_form_with_short_steps_finds_the_same(
     pattern: str, runs: list[tuple[str, int]]
 ) -> None:
-    short = with_short_steps(pattern.encode())
+    short = bound_repetitions(pattern.encode())
     assert short is not None
     text = "".join(letter * times for letter, times in runs[:3])
     assert compile_regex(short.decode()).first(text) == compile_regex(pattern).first(text)
@@ -176,7 +176,7 @@ def test_the_form_with_short_steps_finds_the_same(
     "pattern", [r"(a+)\1*", "(?x) a * b", r"\Qa*\E", "(?<n>a)*", "a{200,}", "(?R)"]
 )
 def test_an_expression_that_is_not_understood_has_no_form_with_short_steps(pattern: str) -> None:
-    assert with_short_steps(pattern.encode()) is None
+    assert bound_repetitions(pattern.encode()) is None
 
 
 def test_a_comment_at_the_end_of_a_pattern_hides_nothing() -> None:

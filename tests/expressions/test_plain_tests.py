@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from amperage.wire.frame_slices import cut_run
 from amperage.wire.framing import frame
-from server.expressions import Kind, parse
+from server.expressions import ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.backends.plain_tests import plain_tests
 from server.expressions.tree import Expr, paths
-from server.message_types.bulk import MOST_DECIDED, UNDECIDED, DecidesInBulk, PlainTest
+from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkFilterMessageType, LiteralTest
 from server.message_types.json_type import JsonType
 from tests.expressions.cases import FUNCTIONS, good_cases
 from tests.message_types.bodies import message_type
@@ -69,7 +69,7 @@ filters = st.lists(
 )
 
 
-def those_of(tree: Expr) -> Sequence[PlainTest]:
+def those_of(tree: Expr) -> Sequence[LiteralTest]:
     tests = plain_tests(tree)
     assert tests is not None
     return tests
@@ -77,7 +77,7 @@ def those_of(tree: Expr) -> Sequence[PlainTest]:
 
 def decided(trees: Sequence[Expr], given: Sequence[bytes]) -> list[int]:
     """The outcome for each body."""
-    assert isinstance(JSON, DecidesInBulk)
+    assert isinstance(JSON, BulkFilterMessageType)
     decide = JSON.bulk_decider([those_of(tree) for tree in trees])
     assert decide is not None
     outcomes = [0] * len(given)
@@ -126,7 +126,7 @@ def test_bodies_with_nothing_odd_are_decided(texts: list[str], number: float, wo
 def test_the_shared_cases_are_decided_alike() -> None:
     decided_cases = 0
     for case in good_cases():
-        tree = parse(case.text, case.kind, FUNCTIONS) if case.kind is Kind.FILTER else None
+        tree = parse(case.text, case.kind, FUNCTIONS) if case.kind is ContextKind.FILTER else None
         if tree is None or plain_tests(tree) is None:
             continue
         (outcome,) = decided([tree], [json.dumps(case.record).encode()])
@@ -159,9 +159,9 @@ def test_what_takes_more_is_left_to_others(text: str) -> None:
 
 
 def test_as_many_filters_are_decided_as_is_said() -> None:
-    trees = [parse(f"/a = {number}") for number in range(MOST_DECIDED)]
-    given = [b'{"a":%d}' % number for number in range(MOST_DECIDED + 1)]
-    assert decided(trees, given) == [*(1 << number for number in range(MOST_DECIDED)), 0]
+    trees = [parse(f"/a = {number}") for number in range(MAX_BULK_FILTERS)]
+    given = [b'{"a":%d}' % number for number in range(MAX_BULK_FILTERS + 1)]
+    assert decided(trees, given) == [*(1 << number for number in range(MAX_BULK_FILTERS)), 0]
     with pytest.raises(ValueError, match="61 filters; not more than 60"):
         decided([*trees, parse("/a = 60")], given)
 

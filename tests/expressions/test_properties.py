@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from server.expressions import (
     BUILTINS,
     ExpressionError,
-    Kind,
+    ContextKind,
     check,
     parse,
     semantics,
@@ -78,8 +78,8 @@ def test_what_is_printed_reads_as_the_same_tree(tree: Expr) -> None:
 
 
 @settings(max_examples=examples(500), deadline=None)
-@given(strategies.almost_expressions | st.text(max_size=40), st.sampled_from(Kind))
-def test_any_text_is_read_or_refused(text: str, kind: Kind) -> None:
+@given(strategies.almost_expressions | st.text(max_size=40), st.sampled_from(ContextKind))
+def test_any_text_is_read_or_refused(text: str, kind: ContextKind) -> None:
     assert check(text, kind) is None or isinstance(check(text, kind), str)
 
 
@@ -132,14 +132,14 @@ def test_a_word_between_numerals_is_above_all_numbers() -> None:
 def test_hashing_finds_exactly_the_values_among_literals(
     literals: list[int | float | str | None], value: Value
 ) -> None:
-    members = semantics.Membership(literals)
+    members = semantics.LiteralSet(literals)
     among = semantics.is_in(value, literals)
     assert members.contains(value) is among
     if not members.large:
         assert (among is True) is any(_is_hashed(members, item) for item in elements(value))
 
 
-def _is_hashed(members: semantics.Membership, value: Value) -> bool:
+def _is_hashed(members: semantics.LiteralSet, value: Value) -> bool:
     if isinstance(value, str):
         return value in members.texts or numeral(value) in members.numbers
     return value in members.numbers or value in members.text_numbers

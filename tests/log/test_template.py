@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.log.template import Template, printable
+from server.log.template import MessageTemplate, printable
 
 
 class Unprintable:
@@ -78,11 +78,11 @@ def test_no_value_writes_control_characters_or_begins_a_line(value: str | bytes)
     ],
 )
 def test_templates_render(template: str, fields: dict[str, object], text: str) -> None:
-    assert Template(template).render(fields) == text
+    assert MessageTemplate(template).render(fields) == text
 
 
 def test_a_template_knows_its_fields() -> None:
-    template = Template("{a} {b:, } {a}")
+    template = MessageTemplate("{a} {b:, } {a}")
     assert template.required == {"a"}
     assert template.optional == {"b"}
 
@@ -90,12 +90,12 @@ def test_a_template_knows_its_fields() -> None:
 @pytest.mark.parametrize("text", ["{", "}", "{}", "{0}", "{a.b}", "{a[0]}", "{a!r}"])
 def test_a_template_that_is_more_than_names_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Template(text)
+        MessageTemplate(text)
 
 
 def test_long_values_lose_their_middle() -> None:
     """What clients send may be of any length; how much is left out is said."""
-    template = Template("{a}{b: and }")
+    template = MessageTemplate("{a}{b: and }")
     text = template.render({"a": "x" * 500 + "y" * 500, "b": b"short"}, 200)
     assert text == "x" * 100 + "... 800 characters more ..." + "y" * 100 + " and short"
     assert template.render({"a": "x" * 200}, 200) == "x" * 200

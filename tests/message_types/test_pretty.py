@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from server.message_types.base import Field
+from server.message_types.base import FieldValue
 from server.message_types.pretty import pretty_printer
 from server.message_types.registry import MessageTypes, create
 
 TYPES = MessageTypes()
-FIELDS: list[Field] = [(("id",), 7), (("name",), "ü"), (("px",), 1.5), (("tags",), ["a", "b"])]
+FIELDS: list[FieldValue] = [(("id",), 7), (("name",), "ü"), (("px",), 1.5), (("tags",), ["a", "b"])]
 
 
 @pytest.mark.parametrize("name", ["bson", "msgpack", "bflat"])

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
-from server.storage.journal.format.entry import Kind
+from server.storage.journal.format.entry import JournalEntryKind
 from tests.storage.journal.support import Bench, opened
 
 TYPES: Final[dict[str, DataType]] = {
@@ -86,7 +86,7 @@ class Writer:
         *,
         client: int = 7,
         key: int = 0,
-        kind: Kind = Kind.PUBLISH,
+        kind: JournalEntryKind = JournalEntryKind.PUBLISH,
         message_type: str = "json",
         **extra: Any,
     ) -> int:

@@ -18,10 +18,10 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructTy
 from amperage.client import Message
 from amperage.wire.header import Header
 from pipeline.amps.offsets import bookmark_of, ranges_of
-from pipeline.amps.options import Use, read_options
-from pipeline.amps.sink import Identity
+from pipeline.amps.options import AccessMode, read_options
+from pipeline.amps.sink import TaskIdentity
 from pipeline.amps.source import AmpsDataSource
-from pipeline.bodies import MessageFormat
+from pipeline.bodies import BodyFormat
 from pipeline.errors import PipelineError
 from pipeline.inference import decoder, infer_schema
 from pipeline.rows import RowFormat
@@ -80,7 +80,7 @@ GOOD = {"server": "tcp://localhost:9007/amps/json", "topic": "orders"}
         ("read", GOOD | {"partitions": "2", "orderby": "/a"}, "option partitions='2': orderby is"),
     ],
 )
-def test_options(use: Use, given: dict[str, str], message: str) -> None:
+def test_options(use: AccessMode, given: dict[str, str], message: str) -> None:
     """Of every use, before anything is connected to."""
     with pytest.raises(PipelineError) as caught:
         read_options(given, use)
@@ -88,7 +88,7 @@ def test_options(use: Use, given: dict[str, str], message: str) -> None:
 
 
 def test_every_option_of_a_use_is_taken() -> None:
-    for use in get_args(Use):
+    for use in get_args(AccessMode):
         assert read_options(GOOD, use).topic == "orders"
 
 
@@ -198,15 +198,15 @@ def test_a_lifetime_below_zero() -> None:
     schema = StructType().add("body", "string").add("expiration", "integer")
     batch = pa.RecordBatch.from_pydict({"body": ["{}"] * 3, "expiration": [1, None, -5]})
     with pytest.raises(PipelineError, match="column 'expiration' is -5 in some row; expected sec"):
-        MessageFormat(schema, "json").messages(batch)
+        BodyFormat(schema, "json").messages(batch)
 
 
 def test_a_checkpoint_that_was_set_back() -> None:
     """The server has later batches of the query: those of this one would be taken for sent."""
-    assert Identity("me", 7).already_sent((7 << 32) + 5) == 5
-    assert Identity("me", 7).already_sent((6 << 32) + 5) == 0
+    assert TaskIdentity("me", 7).already_sent((7 << 32) + 5) == 5
+    assert TaskIdentity("me", 7).already_sent((6 << 32) + 5) == 0
     with pytest.raises(PipelineError, match="micro-batch 7, and the server has micro-batch 8"):
-        Identity("me", 7).already_sent((8 << 32) + 1)
+        TaskIdentity("me", 7).already_sent((8 << 32) + 1)
 
 
 def test_reads_that_the_server_refuses(spark: SparkSession, server: RunningServer) -> None:

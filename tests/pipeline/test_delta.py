@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.compaction import TOGETHER
+from pipeline.compaction import MERGE_FACTOR
 from pipeline.delta import DeltaTarget
 from pipeline.errors import PipelineError
-from pipeline.files import State
+from pipeline.files import JobState
 from tests.pipeline.delta_log import rows
 from tests.pipeline.table_kills import killed_elsewhere_at
 from tests.support.chances import GIVEN_SEED
@@ -27,8 +27,8 @@ SOME_STEPS = 5 if GIVEN_SEED else 15
 """Every so many of the steps of a run are tried: each takes two processes that load the library."""
 
 
-def state_of(target: DeltaTarget) -> State:
-    return target.state() or State("export", "one", "journals", format="delta")
+def state_of(target: DeltaTarget) -> JobState:
+    return target.state() or JobState("export", "one", "journals", format="delta")
 
 
 def stage(target: DeltaTarget, ids: range) -> None:
@@ -42,7 +42,7 @@ def some_runs(table: Path) -> None:
     """A table that some runs have added ten rows each to."""
     target = DeltaTarget(table, ["topic"])
     with target.possession():
-        for number in range(TOGETHER):
+        for number in range(MERGE_FACTOR):
             stage(target, range(10 * number, 10 * number + 10))
             target.finish(state_of(target))
 
@@ -66,7 +66,7 @@ def replace(table: Path) -> None:
         target.replace(state_of(target))
 
 
-BEFORE = [*range(10 * TOGETHER)]
+BEFORE = [*range(10 * MERGE_FACTOR)]
 
 
 @pytest.mark.long

@@ -21,10 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pipeline.amps.options import read_options
-from pipeline.amps.publisher import Publisher
-from pipeline.amps.sink import Identity
+from pipeline.amps.publisher import RowPublisher
+from pipeline.amps.sink import TaskIdentity
 from pipeline.amps.writer import send
-from pipeline.bodies import Outgoing
+from pipeline.bodies import OutgoingMessages
 from pipeline.errors import PipelineError
 from tests.pipeline.killing import killing
 from tests.pipeline.quick_java import quick_java
@@ -110,7 +110,7 @@ def test_at_least_once_publishes_everything_again(server: RunningServer) -> None
     """What a task does that is told so: no try takes rows for those of another."""
     given = {"server": uri(server), "topic": "log-at-least", "exactly_once": "false"}
     options, schema = read_options(given, "write"), StructType([StructField("id", LongType())])
-    identity = Identity("spark-at-least-0", 0)
+    identity = TaskIdentity("spark-at-least-0", 0)
 
     def some(ids: range) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64())})
@@ -186,19 +186,19 @@ def test_a_server_that_is_killed_and_comes_back(spark: SparkSession, tmp_path: P
 def test_two_tries_of_a_task_at_once(server: RunningServer) -> None:
     """Each connection ends the other's, as they have the same name; they take turns."""
     options = read_options({"server": uri(server), "topic": "log-two"}, "write")
-    identity = Identity("spark-two-0", 3)
+    identity = TaskIdentity("spark-two-0", 3)
     rows = [b'{"id":%d}' % number for number in range(300)]
-    with Publisher(options, identity) as one:
-        one.send(Outgoing(rows[:100], {}))
+    with RowPublisher(options, identity) as one:
+        one.send(OutgoingMessages(rows[:100], {}))
         one.finish()
-        with Publisher(options, identity) as other:
-            other.send(Outgoing(rows[:200], {}))
+        with RowPublisher(options, identity) as other:
+            other.send(OutgoingMessages(rows[:200], {}))
             other.finish()
-            one.send(Outgoing(rows[100:250], {}))
+            one.send(OutgoingMessages(rows[100:250], {}))
             one.finish()
-            other.send(Outgoing(rows[200:], {}))
+            other.send(OutgoingMessages(rows[200:], {}))
             other.finish()
-        one.send(Outgoing(rows[250:], {}))
+        one.send(OutgoingMessages(rows[250:], {}))
         one.finish()
         assert not one.refusals
         assert not other.refusals
@@ -208,7 +208,7 @@ def test_two_tries_of_a_task_at_once(server: RunningServer) -> None:
 def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -> None:
     """Of rows that say where they go, some of which are equal."""
     options = read_options({"server": uri(server)}, "write")
-    identity = Identity("spark-again-0", 5)
+    identity = TaskIdentity("spark-again-0", 5)
     names = [("log-again-a", "x"), ("log-again-b", "x"), ("log-again-a", None)]
     topics = [topic for topic, _ in names] * 20
     ids: list[str | None] = [one for _, one in names] * 20
@@ -219,8 +219,8 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
             "topic": [topics[place] for place in order],
             "correlation_id": [ids[place] for place in order],
         }
-        with Publisher(options, identity) as publisher:
-            publisher.send(Outgoing([bodies[place] for place in order], headers))
+        with RowPublisher(options, identity) as publisher:
+            publisher.send(OutgoingMessages([bodies[place] for place in order], headers))
             publisher.finish()
 
     run(list(range(35)))
@@ -234,15 +234,15 @@ def test_what_is_there_is_read_back_by_topic_and_header(server: RunningServer) -
 def test_what_is_there_is_read_back_of_queues(server: RunningServer) -> None:
     """Whose messages the log has under other names; those to such a topic itself are others."""
     options = read_options({"server": uri(server)}, "write")
-    identity = Identity("spark-queued-0", 0)
+    identity = TaskIdentity("spark-queued-0", 0)
     names = ["queue-several", "log-feeds-2", "queue-one", "log-fed"]
     topics = names * 20
     bodies = [b'{"id":%d}' % (number // 4) for number in range(80)]
 
     def run(order: list[int]) -> None:
-        with Publisher(options, identity) as publisher:
+        with RowPublisher(options, identity) as publisher:
             chosen = [topics[place] for place in order]
-            publisher.send(Outgoing([bodies[place] for place in order], {"topic": list(chosen)}))
+            publisher.send(OutgoingMessages([bodies[place] for place in order], {"topic": list(chosen)}))
             publisher.finish()
 
     run(list(range(45)))
@@ -269,8 +269,8 @@ def test_what_was_refused_is_published_again(server: RunningServer, tries: list[
     too_large = b'{"id":"%s"}' % (b"x" * (11 << 20))  # for a journal
     for rows in tries:
         bodies = [too_large if row == "x" else b'{"id":"%s"}' % row.encode() for row in rows]
-        with Publisher(options, Identity(f"spark-{topic}", 3)) as publisher:
-            publisher.send(Outgoing(bodies, {}))
+        with RowPublisher(options, TaskIdentity(f"spark-{topic}", 3)) as publisher:
+            publisher.send(OutgoingMessages(bodies, {}))
             publisher.finish()
         assert [refusal.body for refusal in publisher.refusals] == [too_large]
     expected = sorted({row for rows in tries for row in rows} - {"x"})
@@ -335,8 +335,8 @@ def test_a_server_that_does_not_come_back_is_what_a_write_fails_for(
     with running_server(tmp_path, elements=TOPICS) as server:
         given = {"server": uri(server), "topic": "log-away", "timeout": "1"}
         options = read_options(given, "write")
-        with Publisher(options, Identity("spark-away-0", 0)) as publisher:
-            publisher.send(Outgoing([b"{}"], {}))
+        with RowPublisher(options, TaskIdentity("spark-away-0", 0)) as publisher:
+            publisher.send(OutgoingMessages([b"{}"], {}))
             publisher.finish()
             server.process.kill()
             with pytest.raises(
@@ -345,7 +345,7 @@ def test_a_server_that_does_not_come_back_is_what_a_write_fails_for(
                 _send_all(publisher, rows)
 
 
-def _send_all(publisher: Publisher, rows: int) -> None:
+def _send_all(publisher: RowPublisher, rows: int) -> None:
     for _ in range(rows // 1000 + 1):
-        publisher.send(Outgoing([b'{"n":"%s"}' % (b"x" * 1000)] * min(rows, 1000), {}))
+        publisher.send(OutgoingMessages([b'{"n":"%s"}' % (b"x" * 1000)] * min(rows, 1000), {}))
     publisher.finish()

@@ -21,8 +21,8 @@ import duckdb
 import pytest
 
 from pipeline.cli import main
-from pipeline.compaction import TOGETHER
-from server.storage.journal.format.entry import Kind
+from pipeline.compaction import MERGE_FACTOR
+from server.storage.journal.format.entry import JournalEntryKind
 from tests.pipeline.delta_log import current, rows
 from tests.pipeline.journals import Writer, journal
 from tests.pipeline.quick_java import quick_java
@@ -62,14 +62,14 @@ def test_fields_and_deletions_of_journals_become_a_table(
     export = ["export", str(source), str(table), "--topic", "orders", "--partition-by", "symbol"]
     export += ["--follow", "--until-caught-up", "--max-rows", "10"]
     with journal(source) as writer:
-        for number in range(12 * TOGETHER):
+        for number in range(12 * MERGE_FACTOR):
             writer.publish("orders", order(number), key=number % 20 + 1)
-        writer.publish("orders", b'["3","4","77"]', kind=Kind.SOW_DELETE)
+        writer.publish("orders", b'["3","4","77"]', kind=JournalEntryKind.SOW_DELETE)
         writer.clock.now += 86_400_000_000
         writer.publish("orders", order(500), key=501)
     assert main([*export, "--columns", COLUMNS]) == 0
     capsys.readouterr()
-    count = 12 * TOGETHER + 1
+    count = 12 * MERGE_FACTOR + 1
     numbers = [*range(count - 1), 500]
     assert asked(table, "SELECT id, symbol FROM TABLE WHERE _command = 'publish' ORDER BY id") == [
         (number, ("IBM", "MSFT")[number % 2]) for number in numbers
@@ -82,7 +82,7 @@ def test_fields_and_deletions_of_journals_become_a_table(
     )
     assert asked(table, latest) == [(20 - 2 + 1,)]
     assert asked(table, "SELECT count(DISTINCT date), max(_timestamp) > min(_timestamp) FROM TABLE")
-    assert len(files(table)) < 2 * TOGETHER, "one each for the two symbols and ten entries before"
+    assert len(files(table)) < 2 * MERGE_FACTOR, "one each for the two symbols and ten entries before"
 
     with journal(source) as writer:
         writer.publish("orders", order(501), client=8, key=502)
@@ -122,14 +122,14 @@ def test_journals_become_a_delta_table(tmp_path: Path, capsys: pytest.CaptureFix
     export = ["export", str(source), str(table), "--topic", "orders", "--format", "delta"]
     export += ["--partition-by", "symbol", "--follow", "--until-caught-up"]
     with journal(source) as writer:
-        for number in range(10 * TOGETHER):
+        for number in range(10 * MERGE_FACTOR):
             writer.publish("orders", order(number), key=number % 20 + 1)
-        writer.publish("orders", b'["3","4"]', kind=Kind.SOW_DELETE)
+        writer.publish("orders", b'["3","4"]', kind=JournalEntryKind.SOW_DELETE)
     assert main([*export, "--columns", COLUMNS, "--max-rows", "10"]) == 0
-    numbers = [*range(10 * TOGETHER)]
+    numbers = [*range(10 * MERGE_FACTOR)]
     assert [one for one in rows(table, "id") if one is not None] == numbers
     assert rows(table, "_command").count("sow_delete") == 2
-    assert len(current(table)) < 2 * TOGETHER, "in two folders"
+    assert len(current(table)) < 2 * MERGE_FACTOR, "in two folders"
 
     with journal(source) as writer:
         writer.publish("orders", b'{"id":1000,"symbol":"IBM","qty":5}', client=8, key=50)
@@ -287,7 +287,7 @@ def test_a_table_is_right_whenever_its_job_is_killed(
     assert reader.wrong == []
     assert reader.reads > 5
     assert asked(table, "SELECT id FROM TABLE ORDER BY id") == [(one,) for one in range(rows)]
-    assert len(files(table)) < 4 * TOGETHER
+    assert len(files(table)) < 4 * MERGE_FACTOR
 
 
 def wait_for(table: Path, count: int, job: subprocess.Popen[bytes]) -> None:

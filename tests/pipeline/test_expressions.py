@@ -14,7 +14,7 @@ from pyspark.sql.types import VariantVal
 
 from pipeline.configuration import read_configuration
 from pipeline.expressions import Environment, Message, matches, value
-from server.expressions import ExpressionError, Kind, semantics
+from server.expressions import ExpressionError, ContextKind, semantics
 from server.message_types.base import Value
 from tests.expressions.cases import Case, clock, good_cases, same
 
@@ -56,7 +56,7 @@ def chunks(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
 
 def expression_of(case: Case) -> str:
     """The expression, without the name that enrichment gives its result."""
-    return case.text.rpartition(" AS ")[0] if case.kind is Kind.ENRICHMENT else case.text
+    return case.text.rpartition(" AS ")[0] if case.kind is ContextKind.ENRICHMENT else case.text
 
 
 def evaluated(
@@ -65,7 +65,7 @@ def evaluated(
     """Some cases with their values, and whether they match as filters."""
     first = cases[0]
     previous = None if first.previous is None else F.lit(json.dumps(first.previous))
-    if first.kind is Kind.ENRICHMENT and previous is None:
+    if first.kind is ContextKind.ENRICHMENT and previous is None:
         previous = F.lit(None).cast("string")
     context = {
         name: F.lit(Decimal(known) if name == "sow_key_hash" else known)

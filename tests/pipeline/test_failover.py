@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from amperage.client import EPOCH, Backoff, HAClient, ServerChooser
-from pipeline.amps.log_follower import Follower
-from pipeline.amps.offsets import End
+from pipeline.amps.log_follower import LogFollower
+from pipeline.amps.offsets import MessageEnd
 from pipeline.amps.options import AmpsOptions, read_options
 from pipeline.amps.stream import AmpsStreamReader
 from pipeline.errors import PipelineError
@@ -87,14 +87,14 @@ def publish_apart(pair: Cluster, there: range) -> int:
     pair.network.heal()
     total = 6 + len(there)
     for uri in pair.uris("A", "B"):  # each knows that the other one has everything
-        follower = Follower(read_options({"server": uri, "topic": "in"}, "readStream"), DURABLE)
+        follower = LogFollower(read_options({"server": uri, "topic": "in"}, "readStream"), DURABLE)
         assert len(read(follower, EPOCH, total)[0]) == total
         follower.close()
     return total
 
 
 def read(
-    follower: Follower, place: str, count: int, end: End | None = None
+    follower: LogFollower, place: str, count: int, end: MessageEnd | None = None
 ) -> tuple[list[int], str]:
     """So many messages behind a bookmark, and the bookmark of the last."""
     found: list[int] = []
@@ -124,7 +124,7 @@ def test_a_stream_goes_on_where_what_it_has_read_stands_together(
         pair.start()
         total = publish_apart(pair, there)
         options = given(pair)
-        follower = Follower(options, "bookmark_not_found=fail")
+        follower = LogFollower(options, "bookmark_not_found=fail")
         found, place = read(follower, EPOCH, count_read)
         assert found == list(range(count_read))
         behind = follower.behind()
@@ -133,7 +133,7 @@ def test_a_stream_goes_on_where_what_it_has_read_stands_together(
         end = follower.end
         one.kill()
         publish(other, range(9, 12))
-        for running, known in ((follower, follower.end), (Follower(options, None), end)):
+        for running, known in ((follower, follower.end), (LogFollower(options, None), end)):
             if count_read == total:
                 assert read(running, place, 3, known)[0] == [9, 10, 11]
             else:

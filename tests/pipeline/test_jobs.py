@@ -18,7 +18,7 @@ import pytest
 
 from amperage.client import Client
 from pipeline.cli import main
-from server.storage.journal.format.entry import Kind
+from server.storage.journal.format.entry import JournalEntryKind
 from tests.pipeline.journals import journal, message
 from tests.pipeline.quick_java import quick_java
 from tests.pipeline.streams import until
@@ -141,8 +141,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with journal(directory) as writer:
         for number in range(60):
             writer.publish("state", message(number), key=number % 20 + 1)
-        writer.publish("state", b'["3","4","77"]', kind=Kind.SOW_DELETE)
-        writer.publish("state", b'{"id":1000}', key=4, kind=Kind.DELTA_PUBLISH)
+        writer.publish("state", b'["3","4","77"]', kind=JournalEntryKind.SOW_DELETE)
+        writer.publish("state", b'{"id":1000}', key=4, kind=JournalEntryKind.DELTA_PUBLISH)
         writer.publish("state", b'{"id":1001}', key=5, expiration=1)
         writer.publish("state", b'{"id":1002}', key=0, given_key=b"mine")
         writer.clock.now += 2_000_000
@@ -285,7 +285,7 @@ def test_a_replay_that_goes_on_takes_no_record_away(
         for number in (1, 2):
             writer.publish("both-replayed", b'{"id":%d,"n":1}' % number, key=number)
         key = sow_key(server, "both-replayed", {"id": 1})
-        writer.publish("both-replayed", b'["%b"]' % key.encode(), kind=Kind.SOW_DELETE)
+        writer.publish("both-replayed", b'["%b"]' % key.encode(), kind=JournalEntryKind.SOW_DELETE)
         writer.publish("both-replayed", b'{"id":1,"n":2}', key=1)
         writer.publish("/AMPS/no", b"{}")
     replay = ["replay", str(source), uri(server), "--state", str(state)]

@@ -19,7 +19,7 @@ from server.storage.journal.format.checksum import damaged
 from server.storage.journal.format.layout import RECORD_SIZE, VERSION, crc32c
 from server.storage.journal.format.records import records_check
 from server.storage.journal.inspection import JournalReader
-from server.storage.journal.log_end import find_extent
+from server.storage.journal.log_end import find_file_extent
 from server.storage.journal.storage import FileSource
 from tests.pipeline.journals import journal, message, read
 from tests.support.chances import examples
@@ -93,7 +93,7 @@ def test_the_end_of_a_file_is_where_recovery_would_find_it(
         copy = Path(folder) / "copy"
         copy.write_bytes(data)
         source, first = FileSource(copy), reader.header.first_txid
-        assert entries_written(source, first) == find_extent(source, first).count
+        assert entries_written(source, first) == find_file_extent(source, first).count
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -36,7 +36,7 @@ from pipeline.errors import PipelineError
 from pipeline.filters import OPTION, write_filters
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.journal.stream import AmpsJournalStreamReader
-from server.storage.journal.format.entry import Kind
+from server.storage.journal.format.entry import JournalEntryKind
 from tests.pipeline.journals import columns, journal, message, read
 from tests.storage.journal.support import START
 
@@ -197,8 +197,8 @@ def test_files_and_pieces_without_wanted_entries_are_not_planned(orders: Path) -
 def test_deletes_are_rows_if_asked_for(tmp_path: Path) -> None:
     with journal(tmp_path) as writer:
         writer.publish("t", b'{"id":1}', key=5)
-        writer.publish("t", b'{"id":2}', key=6, kind=Kind.DELTA_PUBLISH)
-        writer.publish("t", b'["5"]', kind=Kind.SOW_DELETE)
+        writer.publish("t", b'{"id":2}', key=6, kind=JournalEntryKind.DELTA_PUBLISH)
+        writer.publish("t", b'["5"]', kind=JournalEntryKind.SOW_DELETE)
     commands = [row["command"] for row in read(tmp_path, commands="all")]
     assert commands == ["publish", "delta_publish", "sow_delete"]
     assert len(read(tmp_path)) == 2

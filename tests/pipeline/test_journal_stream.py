@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pipeline.errors import PipelineError
 from pipeline.journal.options import read_options
 from pipeline.journal.schema import JournalSchema
-from pipeline.journal.stream import AmpsJournalStreamReader, Offset
+from pipeline.journal.stream import AmpsJournalStreamReader, JournalOffset
 from tests.pipeline.journals import columns, journal, message
 
 
@@ -25,14 +25,14 @@ class Follower:
         self._reader = AmpsJournalStreamReader(given, JournalSchema(columns("id long")))
         self.offset = self._reader.initialOffset()
 
-    def rows(self, start: Offset, end: dict[str, int]) -> list[int]:
+    def rows(self, start: JournalOffset, end: dict[str, int]) -> list[int]:
         found: list[int] = []
         for piece in self._reader.partitions(start, end):
             for batch in self._reader.read(piece):
                 found += batch["id"].to_pylist()
         return sorted(found)
 
-    def latest(self) -> Offset:
+    def latest(self) -> JournalOffset:
         return self._reader.latestOffset(self.offset, ReadAllAvailable())
 
     def next(self) -> list[int]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, MapType, Stri
 
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 from tests.support.chances import examples
 
 SCHEMA: Final = (
@@ -43,7 +43,7 @@ READER: Final = read_fields(SCHEMA, "json")
 
 
 def read(*bodies: bytes) -> list[dict[str, Any]]:
-    columns = READER.columns(Bodies.of(bodies))
+    columns = READER.columns(PackedBodies.of(bodies))
     values = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 

@@ -31,7 +31,7 @@ from pipeline.amps.options import read_options
 from pipeline.errors import PipelineError
 from pipeline.journal.source import AmpsJournalDataSource
 from pipeline.rows import RowFormat
-from server.message_types.bflat_fields import Code, pair
+from server.message_types.bflat_fields import BFlatCode, pair
 from tests.pipeline.journals import journal
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import publish, reading, streaming
@@ -166,8 +166,8 @@ def fix(value: str) -> bytes:
         ("msgpack", msgpack.packb({"60": "20260102"}), TIME, None, "Invalid RFC3339"),
         ("msgpack", msgpack.packb({"60": b"\xff\xff"}), TIME, None, "column '60': "),
         ("msgpack", msgpack.packb({"60": SECONDS}), TIME, "seconds", WHOLE_SECOND),
-        ("bflat", pair(b"60", Code.DATETIME, MILLIS), TIME, None, BY_A_MOMENT),
-        ("bflat", pair(b"60", Code.DATETIME, MILLIS), TIME, "iso", "unless the option timestamps"),
+        ("bflat", pair(b"60", BFlatCode.DATETIME, MILLIS), TIME, None, BY_A_MOMENT),
+        ("bflat", pair(b"60", BFlatCode.DATETIME, MILLIS), TIME, "iso", "unless the option timestamps"),
     ],
 )
 def test_times(

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from amperage.client import Client
-from amperage.client.blocks import Block, Texts
+from amperage.client.blocks import MessageBlock, BlockTexts
 from pipeline.errors import PipelineError
 from pipeline.inference import infer_schema
-from pipeline.message_columns import Arrived
+from pipeline.message_columns import MessageColumns
 from pipeline.rows import RowFormat, default_schema
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import TOPICS, publish, reading, streaming, uri
@@ -111,7 +111,7 @@ def test_publishers_of_bookmarks(
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
     text = (bookmark or "").encode()
     offsets = b"".join(number.to_bytes(4, "little") for number in (0, len(text)))
-    texts = {"bookmark": Texts(bytes([bookmark is not None]), offsets, text)}
-    block = Block(b"{}", bytes(8), (2).to_bytes(8, "little"), texts)
-    batch = RowFormat(schema, "json").batch(Arrived([block]))
+    texts = {"bookmark": BlockTexts(bytes([bookmark is not None]), offsets, text)}
+    block = MessageBlock(b"{}", bytes(8), (2).to_bytes(8, "little"), texts)
+    batch = RowFormat(schema, "json").batch(MessageColumns([block]))
     assert batch.to_pylist() == [{"body": "{}", "client": client, "sequence": sequence}]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pipeline.amps.offsets import STEP, BatchPlan, LastRead, digest_of, ranges_of
+from pipeline.amps.offsets import STEP, BatchPlan, LastMessages, digest_of, ranges_of
 
 
 @pytest.mark.parametrize("rows", [1, STEP - 1, STEP, 3 * STEP + 7])
@@ -45,7 +45,7 @@ def test_a_batch_without_digests_has_ranges_all_the_same() -> None:
 
 
 def test_the_last_messages_are_known_as_a_stream_goes_on() -> None:
-    last = LastRead(10)
+    last = LastMessages(10)
     bookmarks: list[str] = []
     assert last.end is None
     for number in range(100):

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.journal.predicates import Predicate
+from pipeline.journal.predicates import ColumnPredicate
 
 TEXTS = st.text("ab\0ä😀.*%_", max_size=4)
 
@@ -19,6 +19,6 @@ TEXTS = st.text("ab\0ä😀.*%_", max_size=4)
 )
 def test_texts(values: list[str | None], operation: str, literal: str, negated: bool) -> None:
     is_affix = operation[-2:] in ("th", "__")
-    one = Predicate("s", operation, (literal,), negated and is_affix)
+    one = ColumnPredicate("s", operation, (literal,), negated and is_affix)
     column = pa.array(values, pa.string())
     assert one.mask(column).tolist() == [bool(one.test()(value)) for value in values]

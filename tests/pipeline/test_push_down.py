@@ -32,7 +32,7 @@ from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StructField, 
 
 import pipeline
 from pipeline.fields import read_fields
-from pipeline.packed_bodies import Bodies
+from pipeline.packed_bodies import PackedBodies
 from pipeline.pushdown import push_down
 from server.expressions import parse, paths
 from server.expressions.backends.compile_message import compile_filter
@@ -206,7 +206,7 @@ def test_no_row_is_lost_and_none_too_many_where_spark_does_not_look(
     reader = read_fields(SCHEMA, "json")
     for fields in bodies:
         body = json.dumps(fields).encode()
-        columns = reader.columns(Bodies.of([body]))
+        columns = reader.columns(PackedBodies.of([body]))
         row = {name: values[0].as_py() for name, values in columns.items()}
         kept = pushed.filter is None or server_filter(pushed.filter)(body)
         wanted = in_spark(one, row) is True

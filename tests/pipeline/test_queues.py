@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from amperage.client import Client
 from pipeline.amps.options import read_options
-from pipeline.amps.publisher import Publisher
-from pipeline.amps.sink import Identity
-from pipeline.bodies import Outgoing
+from pipeline.amps.publisher import RowPublisher
+from pipeline.amps.sink import TaskIdentity
+from pipeline.bodies import OutgoingMessages
 from tests.pipeline.streams import read_all
 from tests.pipeline.topics import logged, publish, reading, streaming, uri, writing
 from tests.support.server import RunningServer
@@ -76,8 +76,8 @@ def test_a_task_that_runs_again_knows_what_it_has_put_into_a_queue(server: Runni
     options = read_options({"server": uri(server), "topic": "queue-one"}, "write")
     bodies = [b'{"id":%d,"again":true}' % (number // 2) for number in range(40)]
     for rows in (bodies[:25], list(reversed(bodies)), bodies):
-        with Publisher(options, Identity("spark-queue-again-0", 0)) as publisher:
-            publisher.send(Outgoing(rows, {}))
+        with RowPublisher(options, TaskIdentity("spark-queue-again-0", 0)) as publisher:
+            publisher.send(OutgoingMessages(rows, {}))
             publisher.finish()
     entered = [body for body in logged(server, "log-fed") if b"again" in body]
     assert sorted(entered) == sorted(bodies)

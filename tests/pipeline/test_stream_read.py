@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from pipeline.amps.offsets import Offset
+from pipeline.amps.offsets import LogOffset
 from pipeline.amps.options import read_options
 from pipeline.amps.stream import AmpsStreamReader
 from tests.pipeline.streams import read_all, to_file, until
@@ -233,7 +233,7 @@ def test_a_stream_with_several_servers_tells_how_far_it_is_behind(server: Runnin
     assert told == [(20, 200), (10, 100), (0, 0), (10, 100), (0, 0)]
 
 
-def planned_behind(reader: AmpsStreamReader, offset: Offset) -> Offset:
+def planned_behind(reader: AmpsStreamReader, offset: LogOffset) -> LogOffset:
     """Where the next micro-batch of ten rows ends."""
     while (end := reader.latestOffset(offset, ReadMaxRows(10))) == offset:
         pass

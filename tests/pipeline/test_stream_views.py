@@ -23,7 +23,7 @@ from pipeline.cli import main
 from pipeline.configuration import read_configuration
 from pipeline.errors import PipelineError
 from pipeline.views import stream_view
-from pipeline.views.streaming.checkpoint import Identity, note, possession
+from pipeline.views.streaming.checkpoint import ViewIdentity, note, possession
 from pipeline.views.streaming.sources import Journals
 from pipeline.views.streaming.targets import ParquetFiles
 from tests.pipeline.quick_java import quick_java
@@ -473,7 +473,7 @@ def test_what_cannot_be_followed_is_refused(
 
 def test_one_run_at_a_time_uses_a_checkpoint(tmp_path: Path) -> None:
     """Another one is told so; when the first is over, it may."""
-    identity = Identity("a view", "a source", "a target")
+    identity = ViewIdentity("a view", "a source", "a target")
     with (
         possession(tmp_path, identity) as is_new,
         pytest.raises(PipelineError, match="another run is using it"),

@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.compaction import TOGETHER, Table
-from pipeline.files import State, Target
+from pipeline.compaction import MERGE_FACTOR, CompactedTable
+from pipeline.files import JobState, JobTarget
 from tests.pipeline.table_kills import killed_at
 
 DAY = Path("topic=orders") / "date=2026-01-02"
@@ -28,20 +28,20 @@ def rows(table: Path) -> list[int]:
     return sorted(one for (one,) in found)
 
 
-def stage(target: Target, ids: range, day: Path = DAY) -> None:
+def stage(target: JobTarget, ids: range, day: Path = DAY) -> None:
     """Do what a run of an export does before it is finished."""
     folder = target.staging / day
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": list(ids)}), folder / f"part-{ids.start:06}.parquet")
 
 
-def state_of(target: Target) -> State:
-    return target.state() or State("export", "one", "journals")
+def state_of(target: JobTarget) -> JobState:
+    return target.state() or JobState("export", "one", "journals")
 
 
 def some_files(table: Path, count: int) -> None:
     """A table that some runs have added ten rows each to."""
-    target = Target(table)
+    target = JobTarget(table)
     with target.possession():
         for number in range(count):
             stage(target, range(10 * number, 10 * number + 10))
@@ -50,7 +50,7 @@ def some_files(table: Path, count: int) -> None:
 
 def add(table: Path) -> None:
     """What has not been added yet."""
-    target = Target(table)
+    target = JobTarget(table)
     with target.possession():
         if "A" in state_of(target).reached:
             return
@@ -62,13 +62,13 @@ def add(table: Path) -> None:
 
 
 def put_together(table: Path) -> None:
-    target = Table(table)
+    target = CompactedTable(table)
     with target.possession():
         target.compact(state_of(target))
 
 
 def replace(table: Path) -> None:
-    target = Target(table)
+    target = JobTarget(table)
     with target.possession():
         stage(target, range(2000, 2010))
         target.replace(state_of(target))
@@ -76,7 +76,7 @@ def replace(table: Path) -> None:
 
 ADDED = [*range(1000, 1010)] * 2
 """In two topics."""
-BEFORE = [*range(10 * TOGETHER)]
+BEFORE = [*range(10 * MERGE_FACTOR)]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_no_row_is_lost_or_doubled_wherever_a_run_is_killed(
 ) -> None:
     """Whatever is between what was there and what is there: readers see one or the other."""
     whole = tmp_path / "whole"
-    some_files(whole, TOGETHER)
+    some_files(whole, MERGE_FACTOR)
     allowed = [after if one is None else sorted(BEFORE + one) for one in seen]
     states = set()
     for step in itertools.count(1):

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.foreach_batch import briefly
+from pipeline.foreach_batch import shorten_java_errors
 
 
 def test_spark_can_read_what_went_wrong(spark: SparkSession) -> None:
@@ -21,7 +21,7 @@ def test_spark_can_read_what_went_wrong(spark: SparkSession) -> None:
     def take(_: DataFrame, number: int) -> None:
         java.java.io.FileInputStream(f"/nowhere/{number}")
 
-    for function in (take, briefly(take)):
+    for function in (take, shorten_java_errors(take)):
         try:
             function(spark.range(0), 0)
         except Exception:  # as Java is told it

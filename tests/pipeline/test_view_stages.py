@@ -19,10 +19,10 @@ from config_schema.spec import ViewSpec
 from pipeline.configuration import read_configuration
 from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
-from pipeline.views.streaming.groups import Groups
-from pipeline.views.streaming.joins import Join
-from pipeline.views.streaming.latest import Latest, Reading
-from server.storage.sow.records import Change, Record
+from pipeline.views.streaming.groups import GroupProcessor
+from pipeline.views.streaming.joins import JoinProcessor
+from pipeline.views.streaming.latest import LatestProcessor, PartExtractor
+from server.storage.sow.records import RecordChange, Record
 from server.storage.views.aggregation import Aggregation
 from tests.support.chances import examples
 from tests.support.server import CONFIGURATION
@@ -119,10 +119,10 @@ class Streamed:
 
     def __init__(self, view: ViewDefinition) -> None:
         places = range(len(view.compiled.topics))
-        self._reading = [Reading(view, place) for place in places]
-        self._latest = [Stage(Latest(is_right=place > 0), "record") for place in places]
-        self._joins = [Stage(Join(view), "key") for _ in places[1:]]
-        self._groups = Stage(Groups(view), "key")
+        self._reading = [PartExtractor(view, place) for place in places]
+        self._latest = [Stage(LatestProcessor(is_right=place > 0), "record") for place in places]
+        self._joins = [Stage(JoinProcessor(view), "key") for _ in places[1:]]
+        self._groups = Stage(GroupProcessor(view), "key")
         self.records: dict[str, bytes] = {}
 
     def take(self, events: list[Event]) -> None:
@@ -179,7 +179,7 @@ class InServer:
             previous = self._there.pop((place, key), None)
             if record is not None:
                 self._there[place, key] = record
-            change = Change(key, "t", previous, record)
+            change = RecordChange(key, "t", previous, record)
             for group in list(self._aggregation.change(place, change, None)):
                 if self._aggregation.settle(group):
                     self.records[group.sow_key] = self._aggregation.body(group)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from server.queues.core import (
     Consumer,
-    Delivery,
-    Details,
-    Mark,
+    QueueDelivery,
+    MessageDetails,
+    PublisherSequence,
     Queue,
     QueueSettings,
     UnmatchedError,
@@ -70,7 +70,7 @@ class Drawer:
         self._asked = 0
 
     def take(self, size: int) -> memoryview | None:
-        """See `Room.take`."""
+        """See `ColumnStorage.take`."""
         self._asked += 1
         if self._asked % 4 == 0:
             return None
@@ -79,7 +79,7 @@ class Drawer:
         return memoryview(bytearray(b"\xee" * size))
 
     def give_back(self, room: memoryview) -> None:
-        """See `Room.give_back`."""
+        """See `ColumnStorage.give_back`."""
         self.held -= 1
         room[:] = b"\xdd" * len(room)
 
@@ -88,7 +88,7 @@ class Bench:
     """A queue with a clock, one publisher, and consumers by name."""
 
     def __init__(
-        self, was_recorded: Callable[[Mark], bool] = lambda _: False, **settings: Any
+        self, was_recorded: Callable[[PublisherSequence], bool] = lambda _: False, **settings: Any
     ) -> None:
         settings.setdefault("max_per_subscription_backlog", 100)
         self.queue = Queue(
@@ -103,7 +103,7 @@ class Bench:
         numbers = range(self.published + 1, self.published + count + 1)
         self.published += count
         self.queue.ledger.enqueue(
-            numbers, [self.now] * count, PUBLISHER, numbers, Details(**details)
+            numbers, [self.now] * count, PUBLISHER, numbers, MessageDetails(**details)
         )
 
     def consumer(self, name: str, backlog: int = 1, content_filter: str | None = None) -> Consumer:
@@ -119,7 +119,7 @@ class Bench:
             got.setdefault(delivery.consumer.name, []).extend(delivery.txids)
         return got
 
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[QueueDelivery]:
         deliveries = self.queue.deliver(self.now)
         while self.queue.is_behind:
             deliveries += self.queue.deliver(self.now)
@@ -129,5 +129,5 @@ class Bench:
         self.now += microseconds
 
 
-def marks(*txids: int) -> list[Mark]:
+def marks(*txids: int) -> list[PublisherSequence]:
     return [(PUBLISHER, txid) for txid in txids]

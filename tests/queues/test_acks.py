@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.queues.core import Consumer, Expired, Way, parse_marks
+from server.queues.core import Consumer, Expired, AckOutcome, parse_bookmarks
 from server.queues.core.inspection import everything
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
@@ -25,19 +25,19 @@ def leased(**settings: Any) -> Bench:
 @pytest.mark.parametrize(
     ("strict", "txid", "way", "reason"),
     [
-        (False, 3, Way.DONE, None),
-        (True, 3, Way.DONE, "leased to another client"),
-        (True, 3, Way.CANCEL, "leased to another client"),
-        (True, 3, Way.EXPIRE, "leased to another client"),
-        (True, 1, Way.DONE, None),
-        (True, 5, Way.DONE, None),
-        (False, 5, Way.CANCEL, "not leased"),
-        (False, 5, Way.EXPIRE, None),
-        (False, 9, Way.CANCEL, "not in the queue"),
-        (False, 9, Way.EXPIRE, "not in the queue"),
+        (False, 3, AckOutcome.DONE, None),
+        (True, 3, AckOutcome.DONE, "leased to another client"),
+        (True, 3, AckOutcome.CANCEL, "leased to another client"),
+        (True, 3, AckOutcome.EXPIRE, "leased to another client"),
+        (True, 1, AckOutcome.DONE, None),
+        (True, 5, AckOutcome.DONE, None),
+        (False, 5, AckOutcome.CANCEL, "not leased"),
+        (False, 5, AckOutcome.EXPIRE, None),
+        (False, 9, AckOutcome.CANCEL, "not in the queue"),
+        (False, 9, AckOutcome.EXPIRE, "not in the queue"),
     ],
 )
-def test_who_may_acknowledge_what(strict: bool, txid: int, way: Way, reason: str | None) -> None:
+def test_who_may_acknowledge_what(strict: bool, txid: int, way: AckOutcome, reason: str | None) -> None:
     bench = leased(strict=strict)
     result = bench.queue.acknowledge(marks(txid), bench.now, "a", way)
 
@@ -65,11 +65,11 @@ def test_it_is_counted_how_long_consumers_had_what_they_acknowledge() -> None:
     assert (sum(held.counts), held.total, held.least, held.most) == (3, 8_000, 1_000, 6_000)
 
 
-@pytest.mark.parametrize("way", Way)
-def test_a_message_is_acknowledged_once(way: Way) -> None:
+@pytest.mark.parametrize("way", AckOutcome)
+def test_a_message_is_acknowledged_once(way: AckOutcome) -> None:
     bench = leased()
     refused = [((PUBLISHER, 1), "the message has left the queue")]
-    result = bench.queue.acknowledge(marks(1, 1), bench.now, "a", Way.DONE)
+    result = bench.queue.acknowledge(marks(1, 1), bench.now, "a", AckOutcome.DONE)
     assert (result.done, result.refused) == (1, refused)
     again = bench.queue.acknowledge(marks(1), bench.now, "a", way)
     assert (again.done, again.deferred, again.refused) == (0, [], refused)
@@ -161,7 +161,7 @@ def test_a_message_that_fails_too_often_is_expired_and_says_why(
             bench.later(10 * SECOND)
             bench.deliver()
         elif act != "leave":
-            bench.queue.acknowledge(marks(1), bench.now, f"c{number}", Way(act))
+            bench.queue.acknowledge(marks(1), bench.now, f"c{number}", AckOutcome(act))
         bench.queue.detach(consumer, bench.now)
 
     (event,) = [event for event in bench.queue.take_events() if isinstance(event, Expired)]
@@ -266,7 +266,7 @@ def test_a_consumer_that_goes_gives_its_room_back() -> None:
     ],
 )
 def test_lists_of_bookmarks(text: str, found: list[tuple[int, int]], malformed: list[str]) -> None:
-    assert parse_marks(text) == (found, malformed)
+    assert parse_bookmarks(text) == (found, malformed)
 
 
 def test_messages_named_twice_are_acknowledged_once() -> None:

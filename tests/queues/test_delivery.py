@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.queues.core import Consumer, Queue, QueueSettings, Way
+from server.queues.core import Consumer, Queue, QueueSettings, AckOutcome
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 
@@ -225,7 +225,7 @@ def test_at_most_once_never_sends_again_but_counts_until_the_ack() -> None:
     assert bench.deliver() == {"a": [1, 2]}
     assert bench.queue.depth == 2
     assert bench.deliver() == {}
-    bench.queue.acknowledge(marks(2), bench.now, "a", Way.CANCEL)
+    bench.queue.acknowledge(marks(2), bench.now, "a", AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [3]}
     bench.queue.detach(consumer, bench.now)
     bench.consumer("b", 10)
@@ -243,7 +243,7 @@ def test_higher_priorities_go_first_and_what_is_no_number_last() -> None:
     bench.queue.acknowledge(marks(5, 3), bench.now)
     assert bench.deliver() == {"a": [7, 6]}
     bench.queue.acknowledge(marks(7), bench.now)
-    bench.queue.acknowledge(marks(6), bench.now, way=Way.CANCEL)
+    bench.queue.acknowledge(marks(6), bench.now, way=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [6, 1]}
     bench.queue.acknowledge(marks(6, 1), bench.now)
     assert bench.deliver() == {"a": [2, 4]}
@@ -259,7 +259,7 @@ def test_a_barrier_waits_for_all_before_it_and_holds_up_all_behind_it() -> None:
     assert bench.deliver() == {"a": [1], "b": [2]}
     bench.queue.acknowledge(marks(1, 2), bench.now)
     assert bench.deliver() == {"a": [3]}
-    bench.queue.acknowledge(marks(3), bench.now, way=Way.CANCEL)
+    bench.queue.acknowledge(marks(3), bench.now, way=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [3]}
     bench.queue.acknowledge(marks(3), bench.now)
     assert bench.deliver() == {"a": [4, 5], "b": [4], "c": [4]}
@@ -286,7 +286,7 @@ def test_messages_of_a_key_follow_one_another_and_hold_up_no_other_key() -> None
     bench.publish(6, keys=[1, 1, 2, 1, 0, 0])
 
     assert bench.deliver() == {"a": [1, 5], "b": [3, 6]}
-    bench.queue.acknowledge(marks(1), bench.now, way=Way.CANCEL)
+    bench.queue.acknowledge(marks(1), bench.now, way=AckOutcome.CANCEL)
     assert bench.deliver() == {"a": [1]}, "it comes back before those behind it"
     bench.queue.acknowledge(marks(1), bench.now)
     assert bench.deliver() == {"a": [2]}
@@ -302,9 +302,9 @@ def test_a_cancelled_message_leaves_the_head_free_and_backs_off() -> None:
     bench.publish(2)
     for wait in (2, 4, 5, 5):
         assert bench.deliver() == {"a": [1]}
-        bench.queue.acknowledge(marks(1), bench.now, "a", Way.CANCEL)
+        bench.queue.acknowledge(marks(1), bench.now, "a", AckOutcome.CANCEL)
         assert bench.deliver() == {"a": [2]}, "the next one is not held up"
-        bench.queue.acknowledge(marks(2), bench.now, "a", Way.CANCEL, delay=wait * SECOND)
+        bench.queue.acknowledge(marks(2), bench.now, "a", AckOutcome.CANCEL, delay=wait * SECOND)
         bench.later(wait * SECOND - 1)
         assert bench.deliver() == {}
         bench.later(1)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings as run_with
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from server.queues.core import Details, Event, Queue, QueueSettings, Way, decode, encode
+from server.queues.core import MessageDetails, QueueEvent, Queue, QueueSettings, AckOutcome, decode, encode
 from server.queues.core.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks
@@ -65,7 +65,7 @@ class RandomWork(RuleBasedStateMachine):
         self.room = Drawer() if is_put_away else None
         self.bench.queue = Queue(settings, CountingMatching, "here", room=self.room)
         self.model = Model(settings)
-        self.log: list[tuple[Details, range, int] | bytes] = []
+        self.log: list[tuple[MessageDetails, range, int] | bytes] = []
         self.sent: set[int] = set()
         self.join_or_replace("ann", 3, None)
         self.join_or_replace("bob", 2, "even")
@@ -76,7 +76,7 @@ class RandomWork(RuleBasedStateMachine):
     def queue(self) -> Queue:
         return self.bench.queue
 
-    def record(self) -> list[Event]:
+    def record(self) -> list[QueueEvent]:
         events = self.queue.take_events()
         self.log += map(encode, events)
         return events
@@ -95,7 +95,7 @@ class RandomWork(RuleBasedStateMachine):
             key = 0 if is_barrier else txid % 3
             expires = settings.expires(now, lifetime) or NEVER
             messages.append(Message(txid, now, expires, priority, key, is_barrier, is_ours))
-        details = Details(
+        details = MessageDetails(
             barriers=[one.is_barrier for one in messages],
             lifetimes=lifetimes,
             priorities=[one.priority for one in messages] if settings.prioritized else None,
@@ -108,7 +108,7 @@ class RandomWork(RuleBasedStateMachine):
         for one in messages:
             self.model.publish(one)
 
-    def enqueue(self, details: Details, txids: range, now: int) -> None:
+    def enqueue(self, details: MessageDetails, txids: range, now: int) -> None:
         self.queue.ledger.enqueue(txids, [now] * len(txids), PUBLISHER, txids, details)
 
     @rule(name=st.sampled_from(NAMES), backlog=st.integers(0, 5), content_filter=FILTERS)
@@ -150,17 +150,17 @@ class RandomWork(RuleBasedStateMachine):
         self.model.deferred |= dict.fromkeys(early, self.bench.now)
 
     @precondition(lambda self: self.model.messages)
-    @rule(data=st.data(), way=st.sampled_from(Way), delay=DELAYS)
-    def acknowledge(self, data: st.DataObject, way: Way, delay: int) -> None:
+    @rule(data=st.data(), way=st.sampled_from(AckOutcome), delay=DELAYS)
+    def acknowledge(self, data: st.DataObject, way: AckOutcome, delay: int) -> None:
         known = sorted(self.model.messages)
         held = sorted(txid for worker in self.model.workers.values() for txid in worker.has)
         txid = data.draw(st.sampled_from([*known, *held, *held]))
         now = self.bench.now
         self.queue.acknowledge(marks(txid), now, "ann", way, delay)
         self.record()
-        if way is Way.DONE or self.settings.at_most_once:
+        if way is AckOutcome.DONE or self.settings.at_most_once:
             self.model.acknowledge(txid, now)
-        elif way is Way.CANCEL:
+        elif way is AckOutcome.CANCEL:
             self.model.cancel(txid, now, delay)
         elif not self.model.messages[txid].is_barrier:
             self.model.finish(txid, "expired")

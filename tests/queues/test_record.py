@@ -6,9 +6,9 @@ from server.queues.core import (
     Acked,
     Cancelled,
     Deferred,
-    Departure,
-    Details,
-    Event,
+    RemovalDetails,
+    MessageDetails,
+    QueueEvent,
     Expired,
     Leased,
     Queue,
@@ -16,7 +16,7 @@ from server.queues.core import (
     Released,
     Sent,
     Transferred,
-    Way,
+    AckOutcome,
     decode,
     encode,
 )
@@ -28,8 +28,8 @@ LARGEST = 2**64 - 1
 
 def test_every_event_is_read_back_as_it_was() -> None:
     pairs = [(LARGEST, 1), (1, LARGEST)]
-    departures = [Departure(5, ("time_limit", "max_cancels"), 3, 2, "cü"), Departure(6, ())]
-    events: list[Event] = [
+    departures = [RemovalDetails(5, ("time_limit", "max_cancels"), 3, 2, "cü"), RemovalDetails(6, ())]
+    events: list[QueueEvent] = [
         Acked(1, pairs),
         Deferred(2, pairs),
         Expired(3, pairs, departures),
@@ -42,7 +42,7 @@ def test_every_event_is_read_back_as_it_was() -> None:
     assert [decode(encode(event)) for event in events] == events
 
 
-def folded(settings: QueueSettings, log: list[tuple[int, int] | Event]) -> Queue:
+def folded(settings: QueueSettings, log: list[tuple[int, int] | QueueEvent]) -> Queue:
     queue = Queue(settings, CountingMatching, "here")
     for entry in log:
         if isinstance(entry, tuple):
@@ -80,7 +80,7 @@ def test_at_most_once_is_recorded_with_the_delivery() -> None:
 
 def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> None:
     settings = QueueSettings(max_deliveries=2, max_cancels=5)
-    log: list[tuple[int, int] | Event] = [
+    log: list[tuple[int, int] | QueueEvent] = [
         (1, SECOND),
         (2, SECOND),
         Leased(SECOND, marks(1, 2), "a"),
@@ -92,7 +92,7 @@ def test_counts_survive_and_a_message_that_was_delivered_too_often_goes() -> Non
 
     (event,) = queue.take_events()
     assert isinstance(event, Expired)
-    assert event.departures == [Departure(1, ("max_deliveries",), 2, 0, "b")]
+    assert event.departures == [RemovalDetails(1, ("max_deliveries",), 2, 0, "b")]
     (place,) = everything(queue)
     status = message(queue, place)
     assert status is not None
@@ -115,7 +115,7 @@ def test_any_part_of_a_record_brings_back_everything_that_it_does_not_say_is_don
     """At-least-once: a record that lost its end gives messages again, and loses none."""
     bench = Bench()
     bench.consumer("a", 3)
-    log: list[tuple[int, int] | Event] = []
+    log: list[tuple[int, int] | QueueEvent] = []
     for txid in range(1, 30):
         bench.publish(1)
         log.append((txid, bench.now))
@@ -186,9 +186,9 @@ def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays
     bench.queue.acknowledge(marks(1, 2), bench.now)
     bench.queue.ledger.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
     bench.queue.acknowledge(marks(3), bench.now)
-    bench.queue.acknowledge(marks(4), bench.now, way=Way.EXPIRE)
+    bench.queue.acknowledge(marks(4), bench.now, way=AckOutcome.EXPIRE)
 
-    came: list[tuple[int, int] | Event] = [(txid, bench.now) for txid in range(1, 6)]
+    came: list[tuple[int, int] | QueueEvent] = [(txid, bench.now) for txid in range(1, 6)]
     queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.take_events()])
     ledger = queue.ledger
     assert (queue.depth, ledger.inactive, ledger.resume_txid) == (0, 3, 3)
@@ -222,7 +222,7 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     assert bench.queue.transfer(marks(2), "there", bench.now) == [], "somebody has it"
 
     queue = Queue(QueueSettings(), CountingMatching, "here")
-    queue.ledger.enqueue([2], [1], PUBLISHER, [2], Details(owners=["there"]))
+    queue.ledger.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
     for event in bench.queue.take_events():
         queue.replay(event)
     (place,) = everything(queue)

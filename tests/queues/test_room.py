@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from server.queues.core import Consumer, Details, Queue, QueueSettings, Way
+from server.queues.core import Consumer, MessageDetails, Queue, QueueSettings, AckOutcome
 from server.queues.core.inspection import available
-from server.queues.core.message_table import SIZE, Room
-from server.queues.topic.scratch_memory import Scratch
+from server.queues.core.message_table import SIZE, ColumnStorage
+from server.queues.topic.scratch_memory import ScratchMemory
 from tests.queues.support import PUBLISHER, SECOND, CountingMatching, Drawer, marks
 
 COUNT = 5 * SIZE
 
 
-def filled(room: Room | None) -> Queue:
+def filled(room: ColumnStorage | None) -> Queue:
     """A queue with messages of which all is known that there is."""
     settings = QueueSettings(max_per_subscription_backlog=2 * SIZE, prioritized=True, keyed=True)
     queue = Queue(settings, CountingMatching, "here", room=room)
     for first in range(1, COUNT, 100):
         txids = range(first, min(first + 100, COUNT))
-        details = Details(
+        details = MessageDetails(
             lifetimes=[3600 * SECOND if txid % 3 else None for txid in txids],
             priorities=[txid % 5 for txid in txids],
             keys=[txid // 2 for txid in txids],
@@ -64,7 +64,7 @@ def test_everything_is_known_as_before() -> None:
     assert queue.transfer(marks(3), "there", SECOND) == marks(3)
     for one in (queue, plain):
         one.acknowledge(marks(*range(10, 3 * SIZE)), SECOND)
-        one.acknowledge(marks(3 * SIZE, 3 * SIZE + 1), SECOND, way=Way.EXPIRE)
+        one.acknowledge(marks(3 * SIZE, 3 * SIZE + 1), SECOND, way=AckOutcome.EXPIRE)
     assert known(queue) == known(plain)
     queue.acknowledge(marks(*range(COUNT)), SECOND)
     assert room.held <= 1, "what another instance owns is all that there is"
@@ -88,7 +88,7 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
 
 def test_a_file_has_room_and_gives_it_back(tmp_path: Path) -> None:
     """It has no name, and no bytes when nobody uses it."""
-    scratch = Scratch(tmp_path, raise_it)
+    scratch = ScratchMemory(tmp_path, raise_it)
     rooms = [scratch.take(3_000_000) for _ in range(10)]
     for number, room in enumerate(rooms):
         assert room is not None
@@ -114,6 +114,6 @@ def test_without_space_columns_stay_in_memory(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
-    queue = filled(Scratch(tmp_path, said.append))
+    queue = filled(ScratchMemory(tmp_path, said.append))
     assert len(said) == 1, "and not for each block"
     assert known(queue) == known(filled(None))

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from server.queues.core import (
-    MOST_ASKED,
-    Answer,
-    Ask,
+    MAX_REQUESTED_MESSAGES,
+    TransferResponse,
+    TransferRequest,
     Cancelled,
-    Mark,
+    PublisherSequence,
     Released,
-    Said,
-    Sharing,
+    OutboundPeerMessage,
+    OwnershipTransfers,
     Transferred,
-    decode_word,
-    encode_word,
+    decode_peer_message,
+    encode_peer_message,
 )
-from server.queues.core.ownership import Title
+from server.queues.core.ownership import OwnershipClaim
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
 LONG = 10 * SECOND
@@ -33,7 +33,7 @@ class Part:
     def __init__(self, is_there: bool | None = True, **settings: Any) -> None:
         self.bench = Bench(**settings)
         self.is_there = is_there
-        self.sharing = Sharing(self.bench.queue, self.reach)
+        self.sharing = OwnershipTransfers(self.bench.queue, self.reach)
 
     def reach(self, name: str) -> bool | None:
         return self.is_there if name == "there" else True
@@ -41,7 +41,7 @@ class Part:
     def publish(self, owner: str, count: int = 1, **details: Any) -> None:
         self.bench.publish(count, owners=[owner] * count, **details)
 
-    def step(self) -> list[Said]:
+    def step(self) -> list[OutboundPeerMessage]:
         """Deliver, and say something."""
         self.bench.deliveries()
         return self.sharing.step(self.bench.now)
@@ -50,13 +50,13 @@ class Part:
         """The messages that are asked for, by owner."""
         return {to: [mark[1] for mark in word.marks] for to, word in self.step()}
 
-    def hears_ask(self, *txids: int, most: int = 100) -> tuple[list[Mark], Answer]:
+    def hears_ask(self, *txids: int, most: int = 100) -> tuple[list[PublisherSequence], TransferResponse]:
         """What is handed on to somebody who asks, and the answer."""
         self.bench.queue.take_events()
-        self.sharing.hear(Ask(7, marks(*txids), most), "asker", self.bench.now)
+        self.sharing.hear(TransferRequest(7, marks(*txids), most), "asker", self.bench.now)
         ((to, answer),) = self.step()
         assert to == "asker"
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, TransferResponse)
         events = self.bench.queue.take_events()
         transfers = [event for event in events if isinstance(event, Transferred)]
         assert all(event.owner == "asker" for event in transfers)
@@ -115,9 +115,9 @@ def test_a_large_queue_is_asked_for_in_portions() -> None:
     part.publish("there", 3_000)
     part.bench.later(SECOND)
     ((_, word),) = part.step()
-    assert len(word.marks) == MOST_ASKED
-    assert isinstance(word, Ask)
-    assert word.most == MOST_ASKED
+    assert len(word.marks) == MAX_REQUESTED_MESSAGES
+    assert isinstance(word, TransferRequest)
+    assert word.most == MAX_REQUESTED_MESSAGES
 
 
 def test_what_nobody_has_room_for_is_handed_on() -> None:
@@ -149,12 +149,12 @@ def test_what_another_one_owns_is_asked_for_there() -> None:
     part.publish("there")
     part.bench.later(SECOND)
     ((_, word),) = part.step()
-    answer = Answer(word.number, 0, marks(1), [3], ["elsewhere"])
+    answer = TransferResponse(word.number, 0, marks(1), [3], ["elsewhere"])
     part.sharing.hear(answer, "there", part.bench.now)
     assert part.asked() == {"elsewhere": [1]}
-    part.sharing.hear(Answer(99, 0, marks(1), [2], ["there"]), "there", part.bench.now)
+    part.sharing.hear(TransferResponse(99, 0, marks(1), [2], ["there"]), "there", part.bench.now)
     (place,) = part.bench.queue.ledger.entries.places()
-    assert part.bench.queue.ledger.title(place) == Title(3, "elsewhere"), "that is older"
+    assert part.bench.queue.ledger.title(place) == OwnershipClaim(3, "elsewhere"), "that is older"
 
 
 @pytest.mark.parametrize("answer_comes_first", [True, False])
@@ -166,9 +166,9 @@ def test_what_was_named_beyond_what_was_wanted_is_asked_for_as_soon_as_there_is_
     part.publish("there", 3)
     part.bench.later(LONG)
     ((_, word),) = part.step()
-    assert isinstance(word, Ask)
+    assert isinstance(word, TransferRequest)
     assert (word.marks, word.most) == (marks(1, 2, 3), 1)
-    answer = Answer(word.number, 1, marks(2, 3), [0, 0], ["there", "there"])
+    answer = TransferResponse(word.number, 1, marks(2, 3), [0, 0], ["there", "there"])
     handed_on = Transferred(1, marks(1), "here", [1])
     if answer_comes_first:
         part.sharing.hear(answer, "there", part.bench.now)
@@ -186,7 +186,7 @@ def test_what_an_owner_refuses_is_not_asked_for_at_once() -> None:
     part.publish("there", 2)
     part.bench.later(LONG)
     ((_, word),) = part.step()
-    answer = Answer(word.number, 0, marks(1, 2), [0, 0], ["there", "there"])
+    answer = TransferResponse(word.number, 0, marks(1, 2), [0, 0], ["there", "there"])
     part.sharing.hear(answer, "there", part.bench.now)
     assert part.step() == []
 
@@ -199,7 +199,7 @@ def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
     for index in order:
         part.bench.queue.hear(events[index], part.bench.now)
     (place,) = part.bench.queue.ledger.entries.places()
-    assert part.bench.queue.ledger.title(place) == Title(1, "two")
+    assert part.bench.queue.ledger.title(place) == OwnershipClaim(1, "two")
 
 
 @pytest.mark.parametrize(
@@ -251,12 +251,12 @@ def test_a_delay_is_counted_from_when_it_is_heard_of() -> None:
 
 
 def test_words_are_read_back() -> None:
-    for word in (Ask(1, marks(1, 2), 2), Answer(1, 1, marks(2), [0], ["here"]), Answer(2, 0)):
-        assert decode_word(encode_word(word)) == word
-    titles_missing = encode_word(Answer(1, 1, marks(2)))
-    too_many = encode_word(Ask(1, [(PUBLISHER, 1)] * (MOST_ASKED + 1), 1))
-    no_text = encode_word(Answer(1, 1, marks(2), [0], ["here"])).replace(b"here", b"\xff" * 4)
-    cut_off = encode_word(Ask(1, [], 1))[:-1]
+    for word in (TransferRequest(1, marks(1, 2), 2), TransferResponse(1, 1, marks(2), [0], ["here"]), TransferResponse(2, 0)):
+        assert decode_peer_message(encode_peer_message(word)) == word
+    titles_missing = encode_peer_message(TransferResponse(1, 1, marks(2)))
+    too_many = encode_peer_message(TransferRequest(1, [(PUBLISHER, 1)] * (MAX_REQUESTED_MESSAGES + 1), 1))
+    no_text = encode_peer_message(TransferResponse(1, 1, marks(2), [0], ["here"])).replace(b"here", b"\xff" * 4)
+    cut_off = encode_peer_message(TransferRequest(1, [], 1))[:-1]
     for data in (b"", b"\xc1", cut_off, titles_missing, too_many, no_text):
         with pytest.raises(msgspec.MsgspecError):
-            decode_word(data)
+            decode_peer_message(data)

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.queues.core.timer_buckets import Moments
+from server.queues.core.timer_buckets import TimerBuckets
 
 SECOND = 1 << 20
 
@@ -21,7 +21,7 @@ def test_what_falls_due_at_one_moment_comes_a_few_at_a_time() -> None:
         looks += 1
         return 5 * SECOND + 7
 
-    moments = Moments(moment_of)
+    moments = TimerBuckets(moment_of)
     for place in range(count):
         moments.add(place, 5 * SECOND + 7)
     assert moments.due(5 * SECOND, most) == []
@@ -38,7 +38,7 @@ def test_what_falls_due_at_one_moment_comes_a_few_at_a_time() -> None:
 def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> None:
     """Also if there are very many of them in the second at hand."""
     of = {place: 5 * SECOND + 1000 + place for place in range(5_000)}
-    moments = Moments(of.__getitem__)
+    moments = TimerBuckets(of.__getitem__)
     for place, moment in of.items():
         moments.add(place, moment)
     now = 5 * SECOND + 10
@@ -53,7 +53,7 @@ def test_those_that_are_not_due_are_not_looked_at_again_before_they_are() -> Non
 @given(st.randoms(use_true_random=False), st.integers(1, 20))
 def test_every_place_comes_once_when_it_is_due(chance: random.Random, most: int) -> None:
     of: dict[int, int] = {}
-    moments = Moments(lambda place: of.get(place, 0))
+    moments = TimerBuckets(lambda place: of.get(place, 0))
     came: list[int] = []
     now = 0
     for place in range(60):

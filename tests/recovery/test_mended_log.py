@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from server.storage.journal import Kind
+from server.storage.journal import JournalEntryKind
 from server.storage.journal.format.layout import BODY_START, RECORD_SIZE
 from server.storage.journal.inspection import JournalReader
 from tests.recovery.large_messages import replay
@@ -51,7 +51,7 @@ def spoil(instance: Instance, *numbers: int, bodies: bool = False) -> None:
     content = bytearray(path.read_bytes())
     places = {}
     for slot in JournalReader(path).slots():
-        if slot.row is not None and slot.entry is not None and slot.entry.kind == Kind.PUBLISH:
+        if slot.row is not None and slot.entry is not None and slot.entry.kind == JournalEntryKind.PUBLISH:
             places[json.loads(slot.entry.body)["n"]] = slot.offset, slot.row[BODY_START] + 2
     for number in numbers:
         record, within = places[number]
@@ -71,7 +71,7 @@ def bookmarks(pair: Cluster, name: str) -> list[tuple[object, ...]]:
     return [
         (one.txid, one.bookmark, one.topic, one.origin, one.source_txid, one.source, one.body)
         for one in entries
-        if one is not None and one.kind == Kind.PUBLISH
+        if one is not None and one.kind == JournalEntryKind.PUBLISH
     ]
 
 

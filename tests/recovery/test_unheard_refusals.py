@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from amperage import FilePublishStore, HAClient
-from server.storage.journal.sequence_gaps import MOST_RANGES
+from server.storage.journal.sequence_gaps import MAX_GAP_RANGES
 from tests.recovery.large_messages import ELEMENTS, SIZE, Publisher, log_on, replay
 from tests.recovery.test_mended_log import flip, spoil
 from tests.replication.topologies import Topology, both
@@ -187,8 +187,8 @@ def test_nothing_is_stored_behind_more_than_can_be_told(tmp_path: Path) -> None:
                 if ack["status"] == "failure":
                     why[ack["s"]] = ack["detail"]
         refused = [number for number, text in why.items() if "too many messages" in text]
-        assert refused == list(range(2 * MOST_RANGES, count + 1, 2))
-        stored = 2 * MOST_RANGES - 2
+        assert refused == list(range(2 * MAX_GAP_RANGES, count + 1, 2))
+        stored = 2 * MAX_GAP_RANGES - 2
         with server.connect() as peer:
             assert come_back(peer) == (list(range(1, stored, 2)), stored, stored)
             assert publish(peer, stored + 1)["status"] == "success"

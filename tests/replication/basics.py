@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 
 MILLISECOND = 1000
 SECOND = 1_000_000
-ORDERS = Topic("json", "orders")
-LOCAL = Topic("json", "local")
-NOTES = Topic("", "")
+ORDERS = JournalTopic("json", "orders")
+LOCAL = JournalTopic("json", "local")
+NOTES = JournalTopic("", "")

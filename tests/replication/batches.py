@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from server.replication.core import Batch, Columns, FrameReader, Owed, Packed, encode
-from server.storage.journal import Origin, Topic
+from server.replication.core import ReplicationBatch, BatchColumns, ReplicationFrameReader, SkippedRanges, PackedBatch, encode
+from server.storage.journal import JournalOrigin, JournalTopic
 
 
-def received(sent: Packed | Owed) -> Batch:
+def received(sent: PackedBatch | SkippedRanges) -> ReplicationBatch:
     """A batch as the other end gets it."""
-    reader = FrameReader(1 << 24)
+    reader = ReplicationFrameReader(1 << 24)
     reader.feed(encode(sent))
     batch = reader.next()
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, ReplicationBatch)
     return batch
 
 
-def together(*parts: Columns) -> Columns | None:
+def together(*parts: BatchColumns) -> BatchColumns | None:
     """Entries one after the other as one; None if there are none."""
     if not parts:
         return None
     named = [part.name(place) for part in parts for place in range(len(part.data))]
     names = list(dict.fromkeys(named))
     columns: list[Any] = [list(chain(*column)) for column in zip(*parts, strict=True)]
-    return Columns(names, [names.index(one) for one in named], *columns[2:])
+    return BatchColumns(names, [names.index(one) for one in named], *columns[2:])
 
 
-def packed(batch: Batch) -> Packed:
+def packed(batch: ReplicationBatch) -> PackedBatch:
     """A batch as docs/formats/replication.md says that it is sent."""
-    names: dict[tuple[Topic, Origin], int] = {}
+    names: dict[tuple[JournalTopic, JournalOrigin], int] = {}
     columns: list[Sequence[int]] = [()] * 11
     data: Sequence[bytes] = ()
     if batch.columns is not None:
@@ -40,7 +40,7 @@ def packed(batch: Batch) -> Packed:
         sent = [names.setdefault(own[number][:2], len(names)) for number in numbers]
         extras = [own[number].extras_length for number in numbers]
         columns = list(map(list, (sent, *fields, extras, map(len, data), checksums)))
-    return Packed(
+    return PackedBatch(
         batch.after,
         batch.upto,
         len(data),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 from tests.replication.basics import ORDERS, SECOND
 from tests.replication.instance import Instance
 from tests.replication.simulation import World
@@ -58,7 +58,7 @@ def describe(world: World) -> str:
     return "\n".join(parts)
 
 
-def messages(instance: Instance, topic: Topic = ORDERS) -> list[tuple[int, int, bytes]]:
+def messages(instance: Instance, topic: JournalTopic = ORDERS) -> list[tuple[int, int, bytes]]:
     """What an instance has of a topic, in the order of its log."""
     names = instance.log.names.topics
     return [

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from server.replication.anti_entropy.comparison import Comparison, Result, prevails
-from server.replication.anti_entropy.digests import Portion, Records, State, digest_of
+from server.replication.anti_entropy.comparison import RecordComparison, ComparisonResult, prevails
+from server.replication.anti_entropy.digests import RecordPortion, ComparableRecords, RecordState, digest_of
 from server.replication.anti_entropy.messages import (
-    Again,
-    List,
-    Look,
-    More,
-    Outcome,
-    Survey,
-    Word,
+    RepublishRequest,
+    KeyListRequest,
+    StateRequest,
+    KeyListContinuation,
+    ComparisonReport,
+    DigestRequest,
+    ComparisonMessage,
     pack,
     unpack,
 )
-from server.replication.anti_entropy.responder import Answering
+from server.replication.anti_entropy.responder import ComparisonResponder
 
 TOPIC = ("json", "orders")
 REPAIRS = 1 << 32
@@ -52,8 +52,8 @@ class Site:
     records: dict[str, Message] = field(default_factory=dict)
     come: set[tuple[int, int]] = field(default_factory=set)
     taken: dict[str, int] = field(default_factory=dict)  # by source
-    answering: dict[str, Answering] = field(default_factory=dict)
-    comparison: Comparison | None = None
+    answering: dict[str, ComparisonResponder] = field(default_factory=dict)
+    comparison: RecordComparison | None = None
 
     def publish(self, message: Message, source: str | None = None) -> None:
         if (message.client, message.sequence) in self.come:
@@ -70,16 +70,16 @@ class Site:
 
     # What the core is told.
 
-    def portion(self, place: int) -> Portion:
+    def portion(self, place: int) -> RecordPortion:
         keys = sorted((key for key in self.records if int(key) >= place), key=int)[:3]
         bodies = [self.records[key].body or b"" for key in keys]
-        return Portion(keys, bodies, int(keys[-1]) + 1 if keys else None)
+        return RecordPortion(keys, bodies, int(keys[-1]) + 1 if keys else None)
 
-    def state(self, key: str) -> State:
+    def state(self, key: str) -> RecordState:
         found = self.records.get(key)
         if found is None or found.body is None:
-            return State()
-        return State(digest_of(key, found.body), found.client, found.sequence)
+            return RecordState()
+        return RecordState(digest_of(key, found.body), found.client, found.sequence)
 
     @property
     def last_txid(self) -> int:
@@ -91,15 +91,15 @@ class Site:
     def had(self, client: int, sequence: int) -> bool:
         return (client, sequence) in self.come
 
-    def find(self, message_type: str, topic: str) -> Records | None:
+    def find(self, message_type: str, topic: str) -> ComparableRecords | None:
         return self if (message_type, topic) == TOPIC else None
 
 
 class World:
     """All there is."""
 
-    comparison_type: type[Comparison] = Comparison
-    answering_type: type[Answering] = Answering
+    comparison_type: type[RecordComparison] = RecordComparison
+    answering_type: type[ComparisonResponder] = ComparisonResponder
 
     def __init__(self, seed: int, names: str = "AB", *, passes_through: bool = True) -> None:
         self.random = Random(seed)
@@ -114,7 +114,7 @@ class World:
         self.number = 0
         self.repairs = 0
         self.blocked: set[tuple[str, str]] = set()
-        self.claims: list[tuple[str, str, Result]] = []
+        self.claims: list[tuple[str, str, ComparisonResult]] = []
         for one, other in self.ways:
             site = self.sites[one]
             site.answering[other] = self.answering_type(other, site.find, site)
@@ -151,7 +151,7 @@ class World:
 
     # Comparisons.
 
-    def compare(self, name: str, other: str) -> Comparison:
+    def compare(self, name: str, other: str) -> RecordComparison:
         site = self.sites[name]
         self.number += 1
         site.comparison = self.comparison_type(self.number, TOPIC, other, site, site, self.now)
@@ -179,21 +179,21 @@ class World:
         while self.words and self.random.random() < 0.7:
             self._read(*self.words.pop(0))
 
-    def _post(self, one: str, other: str, words: list[Word]) -> None:
+    def _post(self, one: str, other: str, words: list[ComparisonMessage]) -> None:
         self.words += [(one, other, pack(word)) for word in words]
         words.clear()
 
     def _read(self, one: str, other: str, data: bytes) -> None:
         site, word = self.sites[other], unpack(data)
-        if isinstance(word, Survey | List | More | Look):
+        if isinstance(word, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
             site.answering[one].take(word)
-        elif isinstance(word, Again):
+        elif isinstance(word, RepublishRequest):
             for key, digest in zip(word.keys, word.digests, strict=True):
                 self.publish_again(other, key, digest)
-        elif not isinstance(word, Outcome) and site.comparison is not None:
+        elif not isinstance(word, ComparisonReport) and site.comparison is not None:
             site.comparison.take(word)
 
-    def check(self, name: str, peer: str, result: Result) -> None:
+    def check(self, name: str, peer: str, result: ComparisonResult) -> None:
         """See that what is said was true."""
         ours, theirs = self.sites[name], self.sites[peer]
         for key, one, other in result.differences:
@@ -203,13 +203,13 @@ class World:
             assert _was(ours, key, one), (key, one)
             assert _was(theirs, key, other), (key, other)
 
-    def repair(self, name: str, peer: str, result: Result) -> None:
+    def repair(self, name: str, peer: str, result: ComparisonResult) -> None:
         repairs = frozenset(REPAIRS + self.names.index(one) for one in (name, peer))
         for key, ours, theirs in result.differences:
             if prevails(ours, theirs, repairs):
                 self.publish_again(name, key, ours.digest)
             else:
-                self._post(name, peer, [Again(*TOPIC, [key], [theirs.digest])])
+                self._post(name, peer, [RepublishRequest(*TOPIC, [key], [theirs.digest])])
 
     def publish_again(self, name: str, key: str, digest: int) -> None:
         site = self.sites[name]
@@ -227,7 +227,7 @@ class World:
         }
 
 
-def _was(site: Site, key: str, state: State) -> bool:
+def _was(site: Site, key: str, state: RecordState) -> bool:
     """Whether a key has ever been like that."""
     if not state.digest:
         return any(one.key == key and one.body is None for one in site.log) or not any(

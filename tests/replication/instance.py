@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 from server.replication.core import (
     VERSION,
     Ack,
-    Acknowledgement,
-    Batch,
-    Begin,
-    Columns,
+    AcknowledgementTracker,
+    ReplicationBatch,
+    PositionRequest,
+    BatchColumns,
     Hello,
-    Knowledge,
-    Known,
-    Owed,
-    Receiver,
-    Recent,
-    Recollection,
-    Recorded,
-    Refused,
-    Remembered,
-    Resume,
+    DedupState,
+    DedupWindow,
+    SkippedRanges,
+    ReplicationReceiver,
+    RecentEntries,
+    DedupWindowRecovery,
+    RecorderResult,
+    HelloRefusal,
+    PersistentState,
+    PositionResponse,
     Routes,
-    Sender,
+    ReplicationSender,
     TopicRoute,
     hops,
     pack,
@@ -32,7 +32,7 @@ from server.replication.core import (
     refusal,
     unpack,
 )
-from server.storage.journal import Kind, Note, Origin, Topic, decode_note, encode_note
+from server.storage.journal import JournalEntryKind, GapRecord, JournalOrigin, JournalTopic, decode_note, encode_note
 from server.storage.journal.format.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
 from server.util.clock import ElapsedMicroseconds
 from tests.replication.basics import MILLISECOND, NOTES, ORDERS
@@ -41,7 +41,7 @@ from tests.replication.memory import Log, LogReader
 from tests.replication.violation import Violation
 
 if TYPE_CHECKING:
-    from server.storage.journal.sequence_gaps import Pairs
+    from server.storage.journal.sequence_gaps import SequenceRanges
     from tests.replication.publisher import Publisher
     from tests.replication.simulation import World
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 class Instance:
     """An instance: the core of replication, and as much around it as it takes."""
 
-    sender_type = Sender
-    receiver_type = Receiver
-    known_type = Known
+    sender_type = ReplicationSender
+    receiver_type = ReplicationReceiver
+    known_type = DedupWindow
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -78,14 +78,14 @@ class Instance:
         self.life += 1
         log = self.log
         log.crash()
-        remembered = Remembered(log.identity, 0)
+        remembered = PersistentState(log.identity, 0)
         if self.remembered is not None:
             found = unpack(self.remembered)
             if found.log == log.identity and found.txid <= log.durable:
                 remembered = found
-        self.recent = Recent(1000)
+        self.recent = RecentEntries(1000)
         is_whole = log.first_txid <= max(remembered.txid + 1, log.began)
-        recollection = Recollection(remembered, self.recent, is_whole=is_whole)
+        recollection = DedupWindowRecovery(remembered, self.recent, is_whole=is_whole)
         start = min([remembered.txid, *remembered.acknowledged.values()])
         reader = LogReader(log, max(start, log.first_txid - 1), lambda topic: True)
         while not reader.is_caught_up:
@@ -117,7 +117,7 @@ class Instance:
             )
             for source in self.sources
         }
-        self.settlement = Acknowledgement(
+        self.settlement = AcknowledgementTracker(
             self.senders,
             frozenset(link.destination for link in self.links if link.is_sync),
             log.durable,
@@ -171,7 +171,7 @@ class Instance:
     # Publishers.
 
     def publish(
-        self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: Topic
+        self, publisher: Publisher, client: int, sequence: int, body: bytes, topic: JournalTopic
     ) -> None:
         """A publisher's message."""
         if sequence and not self._accepts(client, sequence):
@@ -185,7 +185,7 @@ class Instance:
                 if sequence != before + 1:
                     self.known.noted(client, before, (sequence,))
                 checksum = self.log.rows[-1][15]
-                self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, Origin())
+                self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, JournalOrigin())
                 self.waiting.append((txid, publisher, sequence))
             self.applied(txid)
         self.wake()
@@ -200,18 +200,18 @@ class Instance:
             return False
         due = missing.due(client, sequence)
         if due:
-            self.note(client, Note(missing=list(due)))
+            self.note(client, GapRecord(missing=list(due)))
         return True
 
-    def note(self, client: int, note: Note) -> None:
+    def note(self, client: int, note: GapRecord) -> None:
         """Record what publishers have to be told of."""
         log = self.log
-        txid = log.append(NOTES, client, 0, encode_note(note), Kind.MISSING, now=self.world.now)
+        txid = log.append(NOTES, client, 0, encode_note(note), JournalEntryKind.MISSING, now=self.world.now)
         identity, checksum = log.rows[-1][CLIENT], log.rows[-1][BODY_CRC]
-        self.recent.note(identity, (txid,), (checksum,), (txid, txid), NOTES, Origin())
+        self.recent.note(identity, (txid,), (checksum,), (txid, txid), NOTES, JournalOrigin())
         self.wake()
 
-    def log_on(self, publisher: Publisher) -> tuple[Pairs, int]:
+    def log_on(self, publisher: Publisher) -> tuple[SequenceRanges, int]:
         """A publisher connects.
 
         Returns:
@@ -236,10 +236,10 @@ class Instance:
                 raise Violation(f"{self.name} says it has {client}|{number}|, and does not")
         return told, settled
 
-    def heard(self, client: int, told: Pairs) -> None:
+    def heard(self, client: int, told: SequenceRanges) -> None:
         """A publisher goes on after it has been told what has failed."""
         if self.is_up:
-            self.note(client, Note(heard=list(told)))
+            self.note(client, GapRecord(heard=list(told)))
 
     def applied(self, first_txid: int) -> None:
         """Entries have been appended, from one on."""
@@ -295,7 +295,7 @@ class Instance:
             return
         log = self.log
         if self.snapshot is None:
-            remembered = Remembered(
+            remembered = PersistentState(
                 log.identity,
                 log.last_txid,
                 {s: c for s, r in self.receivers.items() if (c := r.cursor) is not None},
@@ -380,23 +380,23 @@ class Instance:
         match frame:
             case Hello():
                 self._meet(connection, frame)
-            case Begin():
+            case PositionRequest():
                 for answer in self.receivers[peer].begin(
                     peer_of(connection.hello[self.name]), frame, self.settlement.settled
                 ):
                     connection.send(self.name, answer)
-            case Resume():
+            case PositionResponse():
                 self.senders[peer].resume(frame)
-            case Knowledge():
+            case DedupState():
                 self.senders[peer].learn(frame)
             case Ack():
                 self.senders[peer].acknowledge(frame)
-            case Owed():
+            case SkippedRanges():
                 if self.receivers[peer].is_stalled:
                     connection.close(self.name)
                     return
                 self.receivers[peer].owe(frame)
-            case Batch():
+            case ReplicationBatch():
                 receiver = self.receivers[peer]
                 if receiver.is_stalled:
                     # Nothing is read from a link meanwhile; here it is as if it were cut.
@@ -404,7 +404,7 @@ class Instance:
                     return
                 self.check_batch(frame, peer)
                 self._note(receiver.take(frame))
-            case Refused(reason):
+            case HelloRefusal(reason):
                 raise Violation(reason)
         self.wake()
 
@@ -423,7 +423,7 @@ class Instance:
         for conflict in taken.conflicts:
             self.world.conflicts.add((conflict.client, conflict.sequence))
 
-    def check_batch(self, batch: Batch, peer: str) -> None:
+    def check_batch(self, batch: ReplicationBatch, peer: str) -> None:
         """See that nothing comes back to where it has been."""
         for name in batch.columns.used().values() if batch.columns is not None else ():
             is_back = any(hop.name == self.name for hop in hops(name.origin.path))
@@ -505,11 +505,11 @@ class SimulatedRecorder:
         return self._instance.log.sequences
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         self._instance.published_twice(marks, publishers)
 
-    def record(self, run: Columns, source: Any) -> Recorded:
+    def record(self, run: BatchColumns, source: Any) -> RecorderResult:
         instance = self._instance
         first = self.last_txid + 1
         recorded = instance.log.take(run, source, instance.room, instance.world.now)
@@ -518,21 +518,21 @@ class SimulatedRecorder:
         if recorded.done:
             instance.applied(first)
         for place in range(recorded.done):
-            if run.kinds[place] == Kind.MISSING:
+            if run.kinds[place] == JournalEntryKind.MISSING:
                 self._take_away(run.source_txids[place], decode_note(run.data[place]))
         return recorded
 
-    def _take_away(self, client: int, note: Note) -> None:
+    def _take_away(self, client: int, note: GapRecord) -> None:
         """Of what another instance lacks, this one may have some."""
         there = [pair for one in note.missing for pair in self._instance.known.there(client, *one)]
         if there:
-            self._instance.note(client, Note(here=there))
+            self._instance.note(client, GapRecord(here=there))
 
-    def lost(self, client: int, sequences: Pairs) -> bool:
+    def lost(self, client: int, sequences: SequenceRanges) -> bool:
         instance = self._instance
         if instance.room == 0:
             return False
         lacking = [pair for one in sequences for pair in instance.known.lacking(client, *one)]
         if lacking:
-            instance.note(client, Note(missing=lacking))
+            instance.note(client, GapRecord(missing=lacking))
         return True

@@ -8,16 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from amperage.wire.bookmarks import client_hash
-from server.replication.core import Columns, Recorded
+from server.replication.core import BatchColumns, RecorderResult
 from server.storage.journal import (
     EVENTS,
-    Kind,
-    Missing,
-    Origin,
-    Passage,
-    Run,
-    Topic,
-    Unread,
+    JournalEntryKind,
+    SequenceGaps,
+    JournalOrigin,
+    RawEntryRange,
+    EntryBatch,
+    JournalTopic,
+    DamagedEntry,
     decode_note,
 )
 from server.storage.journal.format.entry import NO_ORIGIN
@@ -32,10 +32,10 @@ from server.storage.journal.format.layout import (
     SOURCE_TXID,
     TOPIC,
     TXID,
-    Row,
+    EntryRow,
     crc32c,
 )
-from server.storage.journal.format.records import Names, no_names
+from server.storage.journal.format.records import FileDefinitions, make_file_definitions
 from server.storage.journal.publisher_table import server_made_identity
 
 
@@ -56,19 +56,19 @@ class Log:
         self.began = began
         self.first_txid = began
         self.durable = began - 1
-        self.rows: list[Row] = []
+        self.rows: list[EntryRow] = []
         self.data: list[bytes] = []
-        self.names: Names = no_names()
+        self.names: FileDefinitions = make_file_definitions()
         self.sequences: dict[int, int] = {}
         self._sequences_of_removed: dict[int, int] = {}
         self.damaged: dict[int, bool] = {}
         self.lost: set[int] = set()
-        self.missing = Missing()
-        self._missing_of_removed = Missing()
+        self.missing = SequenceGaps()
+        self._missing_of_removed = SequenceGaps()
         self.removed: list[tuple[int, int]] = []
-        self._topics: dict[Topic, int] = {Topic("json", "orders"): 1}
-        self.names.topics[1] = Topic("json", "orders")
-        self._origins: dict[Origin, int] = {NO_ORIGIN: 0}
+        self._topics: dict[JournalTopic, int] = {JournalTopic("json", "orders"): 1}
+        self.names.topics[1] = JournalTopic("json", "orders")
+        self._origins: dict[JournalOrigin, int] = {NO_ORIGIN: 0}
 
     @property
     def durable_txid(self) -> int:
@@ -80,12 +80,12 @@ class Log:
 
     def append(
         self,
-        topic: Topic,
+        topic: JournalTopic,
         client: int,
         sequence: int,
         body: bytes,
-        kind: int = Kind.PUBLISH,
-        origin: Origin = NO_ORIGIN,
+        kind: int = JournalEntryKind.PUBLISH,
+        origin: JournalOrigin = NO_ORIGIN,
         source_txid: int = 0,
         source: int = 0,
         now: int = 0,
@@ -95,7 +95,7 @@ class Log:
         txid = self.last_txid + 1
         if sequence:
             self.sequences[client] = max(sequence, self.sequences.get(client, 0))
-        elif kind < Kind.NO_OP or kind == Kind.MISSING:
+        elif kind < JournalEntryKind.NO_OP or kind == JournalEntryKind.MISSING:
             source_txid = client
             client = server_made_identity(client, self.instance)
             sequence = txid
@@ -118,7 +118,7 @@ class Log:
         take_note(self.missing, self.rows[-1], body)
         return txid
 
-    def take(self, run: Columns, source: Any, room: int | None = None, now: int = 0) -> Recorded:
+    def take(self, run: BatchColumns, source: Any, room: int | None = None, now: int = 0) -> RecorderResult:
         """Append what has come from another instance, as far as there is room."""
         count = len(run.data) if room is None else min(len(run.data), room)
         first = self.last_txid + 1
@@ -137,7 +137,7 @@ class Log:
                 run.expirations[place],
                 extras_length,
             )
-        return Recorded(count, first, self.last_txid) if count else Recorded(0)
+        return RecorderResult(count, first, self.last_txid) if count else RecorderResult(0)
 
     def is_lost(self, txid: int) -> bool:
         return txid in self.lost
@@ -148,7 +148,7 @@ class Log:
         del self.rows[kept:], self.data[kept:]
         # Publishers of removed entries are remembered, as in clients.ack.
         self.sequences = dict(self._sequences_of_removed)
-        self.missing = Missing(self._missing_of_removed.rows())
+        self.missing = SequenceGaps(self._missing_of_removed.rows())
         for row, body in zip(self.rows, self.data, strict=True):
             take_note(self.missing, row, body)
             if row[3] != row[0] or row[5]:
@@ -166,13 +166,13 @@ class Log:
         del self.rows[:count], self.data[:count]
         self.first_txid += count
 
-    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> LogReader:
+    def read_from(self, after: int, wanted: Callable[[JournalTopic], bool]) -> LogReader:
         return LogReader(self, after, wanted, self.damaged)
 
 
-def take_note(missing: Missing, row: Row, body: bytes) -> None:
+def take_note(missing: SequenceGaps, row: EntryRow, body: bytes) -> None:
     """Learn what is missing, and what is not any more."""
-    if row[KIND] == Kind.MISSING:
+    if row[KIND] == JournalEntryKind.MISSING:
         missing.take(row[SOURCE_TXID], decode_note(body), is_own=not row[SOURCE])
     else:
         missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
@@ -185,7 +185,7 @@ class LogReader:
         self,
         log: Log,
         after: int,
-        wanted: Callable[[Topic], bool],
+        wanted: Callable[[JournalTopic], bool],
         damaged: Mapping[int, bool] = MappingProxyType({}),
     ) -> None:
         self.position = after
@@ -197,7 +197,7 @@ class LogReader:
     def is_caught_up(self) -> bool:
         return self.position >= self._log.durable
 
-    def read_passage(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
+    def read_passage(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
         log = self._log
         start = max(self.position + 1 - log.first_txid, 0)
         end = min(start + most_entries, log.durable + 1 - log.first_txid)
@@ -215,20 +215,20 @@ class LogReader:
         passage.unread = unread
         return passage
 
-    def _unread(self, place: int) -> Unread:
+    def _unread(self, place: int) -> DamagedEntry:
         log, row = self._log, self._log.rows[place]
         run = None
         if self._damaged[row[TXID]]:
             topic, origin = log.names.topics[row[TOPIC]], log.names.origins[row[ORIGIN]]
-            run = Run(topic, origin, (row,), (b"",))
-        return Unread(row[TXID], run)
+            run = EntryBatch(topic, origin, (row,), (b"",))
+        return DamagedEntry(row[TXID], run)
 
 
-def passage_of(rows: Sequence[Row], data: Sequence[bytes], names: Names) -> Passage:
+def passage_of(rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions) -> RawEntryRange:
     """Rows and bodies as they are read from a file."""
     starts = accumulate(map(len, data), initial=0)
     records = b"".join(
         RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
         for row, start in zip(rows, starts, strict=False)
     )
-    return Passage(records, b"".join(data), names)
+    return RawEntryRange(records, b"".join(data), names)

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from server.replication.core import Ack, Begin, Cursor, Kept, Known, Receiver, Resume, Sender
-from server.replication.core.ack_order import Backlog, UnderWay
-from server.replication.core.routes import Way
-from server.storage.journal import Note
+from server.replication.core import Ack, PositionRequest, ReceiveCursor, EntryRoutingKey, DedupWindow, ReplicationReceiver, PositionResponse, ReplicationSender
+from server.replication.core.ack_order import UnacknowledgedEntries, InFlightEntries
+from server.replication.core.routes import LinkRoute
+from server.storage.journal import GapRecord
 from tests.replication.instance import Instance
 
 if TYPE_CHECKING:
-    from server.storage.journal.sequence_gaps import Pairs
+    from server.storage.journal.sequence_gaps import SequenceRanges
     from tests.replication.connection import Connection
     from tests.replication.publisher import Publisher
 
 
-class AcksBeforeStable(Receiver):
+class AcksBeforeStable(ReplicationReceiver):
     """Acknowledges what it has received, be it on stable storage or not."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
         return super().acknowledge(1 << 60, lambda *_: True)
 
 
-class AcksBeforeOthers(Receiver):
+class AcksBeforeOthers(ReplicationReceiver):
     """Waits for its disk, and not for the instances that acknowledge to it."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
@@ -34,7 +34,7 @@ class AcksBeforeOthers(Receiver):
         return super().acknowledge(durable, stored)
 
 
-class AcksDuplicatesAtOnce(Receiver):
+class AcksDuplicatesAtOnce(ReplicationReceiver):
     """Does not wait until what it knows already is on stable storage."""
 
     _newest = 0
@@ -49,13 +49,13 @@ class AcksDuplicatesAtOnce(Receiver):
         super()._drop(run, places, source)
         self._drops = False
 
-    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
+    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]) -> None:
         if not self._drops:
             self._newest = own_last
             super()._wait_for(lane, txids, own_last, kinds)
 
 
-class AcksInOrderOfLog(Receiver):
+class AcksInOrderOfLog(ReplicationReceiver):
     """Has what came on one path wait for what came before it on another."""
 
     def acknowledge(self, durable: int, is_settled: Any) -> Ack | None:
@@ -63,23 +63,23 @@ class AcksInOrderOfLog(Receiver):
         return None if ack is None else Ack(ack.settled)
 
 
-class _WithBacklog(Receiver):
-    backlog_type: type[Backlog]
+class _WithBacklog(ReplicationReceiver):
+    backlog_type: type[UnacknowledgedEntries]
 
     def __init__(self, *args: Any, most_units: int) -> None:
         super().__init__(*args)
         self._backlog = self.backlog_type(most_units)
 
 
-class _JoinsLanes(Backlog):
+class _JoinsLanes(UnacknowledgedEntries):
     def add(
-        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[EntryRoutingKey]
     ) -> None:
         is_much = self._count >= self._most_units
         super().add(lane, txids, own_last, kinds)
         if is_much:
             units = [units[-1] for units in self._lanes.values()]
-            kinds = set[Kept]().union(*(unit.kinds for unit in units))
+            kinds = set[EntryRoutingKey]().union(*(unit.kinds for unit in units))
             for unit in units:
                 unit.kinds, unit.own_last = kinds, max(unit.own_last, own_last)
 
@@ -90,9 +90,9 @@ class JoinsLanes(_WithBacklog):
     backlog_type = _JoinsLanes
 
 
-class _ForgetsUnits(Backlog):
+class _ForgetsUnits(UnacknowledgedEntries):
     def add(
-        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[EntryRoutingKey]
     ) -> None:
         if self._count < self._most_units:
             super().add(lane, txids, own_last, kinds)
@@ -104,37 +104,37 @@ class ForgetsUnits(_WithBacklog):
     backlog_type = _ForgetsUnits
 
 
-class StoresCursorTooEarly(Receiver):
+class StoresCursorTooEarly(ReplicationReceiver):
     """Remembers a place in the source's log before it has all that is before it."""
 
     @property
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> ReceiveCursor | None:
         found = super().cursor
         return None if found is None else found._replace(txid=self._received + 2)
 
 
-class AsksForTooLittle(Receiver):
+class AsksForTooLittle(ReplicationReceiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(self, source: Any, frame: Begin, settled: int, *rest: Any, **options: Any) -> Any:
+    def begin(self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any) -> Any:
         self._received += self._stream == frame.stream and self._received < frame.last
         return super().begin(source, frame, settled, *rest, **options)
 
 
-class LosesRange(Sender):
+class LosesRange(ReplicationSender):
     """Goes on one entry too late."""
 
-    def resume(self, frame: Resume) -> Any:
+    def resume(self, frame: PositionResponse) -> Any:
         found = super().resume(frame)
         if found is not None and self._reader is not None:
             self._reader = self._log.read_from(found.after + 1, self._routes.takes)
         return found
 
 
-class RepeatsRange(Sender):
+class RepeatsRange(ReplicationSender):
     """Goes on too early, and does not say so."""
 
-    def resume(self, frame: Resume) -> Any:
+    def resume(self, frame: PositionResponse) -> Any:
         found = super().resume(frame)
         if found is not None and self._reader is not None:
             start = max(found.after - 3, self._log.first_txid - 1)
@@ -142,29 +142,29 @@ class RepeatsRange(Sender):
         return found
 
 
-class ForgetsUnderWay(Sender):
+class ForgetsUnderWay(ReplicationSender):
     """Takes what has been sent for what has been acknowledged, once the link is gone."""
 
     def disconnected(self) -> None:
         super().disconnected()
-        self._under_way = UnderWay(self._told)
+        self._under_way = InFlightEntries(self._told)
 
 
-class IgnoresLanes(Sender):
+class IgnoresLanes(ReplicationSender):
     """Takes what is stored for settled."""
 
     def acknowledge(self, ack: Ack) -> None:
         super().acknowledge(Ack(ack.stored))
 
 
-class TakesTwice(Known):
+class TakesTwice(DedupWindow):
     """Takes everything that comes for new."""
 
     def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
         return range(len(sequences))
 
 
-class IgnoresGaps(Known):
+class IgnoresGaps(DedupWindow):
     """Takes nothing that is below the highest number."""
 
     def unknown(self, client: int, sequences: Sequence[int]) -> Sequence[int]:
@@ -172,48 +172,48 @@ class IgnoresGaps(Known):
         return [place for place, number in enumerate(sequences) if number > highest]
 
 
-class ForgetsGaps(Known):
+class ForgetsGaps(DedupWindow):
     """Does not see which numbers are missing."""
 
     def noted(self, client: int, before: int, sequences: Sequence[int]) -> None:
         return
 
 
-class IgnoresPath(Sender):
+class IgnoresPath(ReplicationSender):
     """Sends entries back to where they have been."""
 
-    def connected(self, peer: Any) -> Begin:
+    def connected(self, peer: Any) -> PositionRequest:
         begin = super().connected(peer)
-        self._way = Way(self._routes, "nobody")
+        self._way = LinkRoute(self._routes, "nobody")
         return begin
 
 
-class ForgetsWhatItOwes(Sender):
+class ForgetsWhatItOwes(ReplicationSender):
     """Leaves out what nobody has, and thinks no more of it."""
 
     def _leave_out(self, owed: Any, first: int, last: int) -> None:
         return
 
 
-class WaitsForNothing(Sender):
+class WaitsForNothing(ReplicationSender):
     """Goes on behind what it cannot read without waiting for it to be mended."""
 
     def _owed(self, unread: Any, end: int) -> Any:
         return unread, end
 
 
-class ForgetsWhatItIsOwed(Receiver):
+class ForgetsWhatItIsOwed(ReplicationReceiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
-    def begin(self, source: Any, frame: Begin, settled: int, *rest: Any, **options: Any) -> Any:
+    def begin(self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any) -> Any:
         for one in super().begin(source, frame, settled, *rest, **options):
-            yield Resume(one.after, one.ack) if isinstance(one, Resume) else one
+            yield PositionResponse(one.after, one.ack) if isinstance(one, PositionResponse) else one
 
 
 class ForgetsRefusals(Instance):
     """Takes no note of what it refuses when something behind that is recorded."""
 
-    def note(self, client: int, note: Note) -> None:
+    def note(self, client: int, note: GapRecord) -> None:
         if not note.missing:
             super().note(client, note)
 
@@ -221,7 +221,7 @@ class ForgetsRefusals(Instance):
 class TellsNobody(Instance):
     """Does not tell publishers what has failed before it tells how far all is stored."""
 
-    def log_on(self, publisher: Publisher) -> tuple[Pairs, int]:
+    def log_on(self, publisher: Publisher) -> tuple[SequenceRanges, int]:
         _, settled = super().log_on(publisher)
         return (), settled
 
@@ -234,15 +234,15 @@ class DropsNotes(Instance):
         self.log.missing.forget([publisher.client for publisher in self.world.publishers])
 
 
-def with_receiver(kind: type[Receiver]) -> type[Instance]:
+def with_receiver(kind: type[ReplicationReceiver]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"receiver_type": kind})
 
 
-def with_sender(kind: type[Sender]) -> type[Instance]:
+def with_sender(kind: type[ReplicationSender]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"sender_type": kind})
 
 
-def with_known(kind: type[Known]) -> type[Instance]:
+def with_known(kind: type[DedupWindow]) -> type[Instance]:
     return type(kind.__name__, (Instance,), {"known_type": kind})
 
 

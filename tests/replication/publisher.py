@@ -8,8 +8,8 @@ from amperage.wire.bookmarks import client_hash
 from tests.replication.basics import LOCAL, MILLISECOND, ORDERS
 
 if TYPE_CHECKING:
-    from server.storage.journal import Topic
-    from server.storage.journal.sequence_gaps import Pairs
+    from server.storage.journal import JournalTopic
+    from server.storage.journal.sequence_gaps import SequenceRanges
     from tests.replication.instance import Instance
     from tests.replication.simulation import World
 
@@ -27,7 +27,7 @@ class Publisher:
         self.store: dict[int, bytes] = {}
         self.home: Instance | None = None
         self.life = 0
-        self.told: Pairs = ()
+        self.told: SequenceRanges = ()
         world.at(world.random.randrange(0, 100) * MILLISECOND, self._live)
 
     @property
@@ -69,7 +69,7 @@ class Publisher:
         self._let_go(home, settled)
         self.told = told
 
-    def _send(self, home: Instance, sequence: int, body: bytes, topic: Topic = ORDERS) -> None:
+    def _send(self, home: Instance, sequence: int, body: bytes, topic: JournalTopic = ORDERS) -> None:
         if self.told:
             home.heard(self.client, self.told)
             self.told = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from server.replication.core import unpack
-from server.storage.journal import Kind
+from server.storage.journal import JournalEntryKind
 from server.storage.journal.format.layout import KIND, SEQUENCE
 from tests.replication.basics import ORDERS, SECOND
 from tests.replication.checks import check_end, describe, is_quiet, messages
@@ -94,7 +94,7 @@ def check_deliveries(world: Workshop) -> None:
     for host in world.hosts:
         names = host.log.names.topics
         for row in host.log.rows:
-            if row[KIND] != Kind.PUBLISH or names[row[TOPIC]] != ORDERS:
+            if row[KIND] != JournalEntryKind.PUBLISH or names[row[TOPIC]] != ORDERS:
                 continue
             mark = row[CLIENT], row[SEQUENCE]
             if not world.deliveries[mark] and not world.may_be_lost(mark):

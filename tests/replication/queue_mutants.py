@@ -5,60 +5,60 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from server.queues.core import Ask, Event, Mark, Queue, Said, Sharing, Transferred
-from server.queues.core.message_state import Ledger
-from server.queues.core.ownership import Title
-from server.queues.core.remote_events import Elsewhere
+from server.queues.core import TransferRequest, QueueEvent, PublisherSequence, Queue, OutboundPeerMessage, OwnershipTransfers, Transferred
+from server.queues.core.message_state import MessageLifecycle
+from server.queues.core.ownership import OwnershipClaim
+from server.queues.core.remote_events import RemoteEvents
 from server.queues.core.states import AVAILABLE, BEHIND, LEASED
 from tests.replication.queue_simulation import Host
 
 
-class OwnsEverything(Sharing):
+class OwnsEverything(OwnershipTransfers):
     """Holds every message for its own."""
 
     def initial_owner(self, publisher: str) -> str:
         return ""
 
 
-class HandsOnWhatIsLeased(Sharing):
+class HandsOnWhatIsLeased(OwnershipTransfers):
     """Hands on what a consumer has."""
 
     def _may_hand_on(self, place: int, asker: str) -> bool:
         ledger = self._queue.ledger
         if ledger.entries.state(place) == LEASED and not ledger.entries.owner(place):
-            title = Title(ledger.title(place).turn + 1, asker)
+            title = OwnershipClaim(ledger.title(place).turn + 1, asker)
             ledger.transfer(place, title, 0)
             event = Transferred(0, [ledger.entries.mark(place)], asker, [title.turn])
             ledger.events.append(event)
         return super()._may_hand_on(place, asker)
 
 
-class TakesForGranted(Sharing):
+class TakesForGranted(OwnershipTransfers):
     """Takes what it has asked for without a word of the owner."""
 
-    def step(self, now: int) -> list[Said]:
+    def step(self, now: int) -> list[OutboundPeerMessage]:
         said = super().step(now)
         for _, word in said:
-            if isinstance(word, Ask):
+            if isinstance(word, TransferRequest):
                 self._queue.transfer(word.marks[: word.most], self._queue.owner, now)
         return said
 
 
-class ActsForEverybody(Sharing):
+class ActsForEverybody(OwnershipTransfers):
     """Takes over messages whose owners can be reached."""
 
     def _acts_for(self, owner: str) -> bool:
         return True
 
 
-class HandsNothingOn(Sharing):
+class HandsNothingOn(OwnershipTransfers):
     """Keeps what it has nobody for."""
 
     def _may_hand_on(self, place: int, asker: str) -> bool:
         return False
 
 
-class AsksOnce(Sharing):
+class AsksOnce(OwnershipTransfers):
     """Does not ask again when there is no answer."""
 
     def _forget(self, now: int) -> None:
@@ -74,18 +74,18 @@ class DeliversTooEarly(Host):
         super().say_what_is_stored()
 
 
-class _Deaf(Elsewhere):
+class _Deaf(RemoteEvents):
     """Does not wait for what has not come."""
 
-    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         here = [mark for mark in marks if self._ledger.entries.find(mark) is not None]
         super()._end(here, now, is_over=is_over)
 
 
-class _LastWord(Ledger):
+class _LastWord(MessageLifecycle):
     """Believes whoever spoke last."""
 
-    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+    def claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool) -> bool:
         place = self.entries.find(mark)
         if place is not None and self.entries.is_there(place):
             self.transfer(place, title, now)
@@ -93,10 +93,10 @@ class _LastWord(Ledger):
         return super().claim(mark, title, now, may_come=may_come)
 
 
-class _Stubborn(Elsewhere):
+class _Stubborn(RemoteEvents):
     """Lets nobody else end what its consumers have."""
 
-    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         entries = self._ledger.entries
         places = {mark: entries.find(mark) for mark in marks}
         others = [
@@ -107,10 +107,10 @@ class _Stubborn(Elsewhere):
         super()._end(others, now, is_over=is_over)
 
 
-class _Generous(Ledger):
+class _Generous(MessageLifecycle):
     """Goes on delivering what it has handed on."""
 
-    def transfer(self, place: int, title: Title, now: int) -> None:
+    def transfer(self, place: int, title: OwnershipClaim, now: int) -> None:
         was_ours = not self.entries.owner(place) and self.entries.state(place) in (
             AVAILABLE,
             BEHIND,
@@ -121,22 +121,22 @@ class _Generous(Ledger):
             self.offer(place, now)
 
 
-class _Forgetful(Elsewhere):
+class _Forgetful(RemoteEvents):
     """Does not take up what others have recorded when it is started anew."""
 
-    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
+    def hear(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
         if not is_over:
             super().hear(event, now)
 
 
-def with_sharing(kind: type[Sharing]) -> type[Host]:
+def with_sharing(kind: type[OwnershipTransfers]) -> type[Host]:
     return type(kind.__name__, (Host,), {"sharing_type": kind})
 
 
-def with_part(kind: type[Elsewhere | Ledger]) -> type[Host]:
-    def make_queue(self: Host) -> tuple[Queue, Sharing]:
+def with_part(kind: type[RemoteEvents | MessageLifecycle]) -> type[Host]:
+    def make_queue(self: Host) -> tuple[Queue, OwnershipTransfers]:
         core, sharing = Host.make_queue(self)
-        part = core.ledger if issubclass(kind, Ledger) else core.elsewhere
+        part = core.ledger if issubclass(kind, MessageLifecycle) else core.elsewhere
         part.__class__ = kind
         return core, sharing
 

@@ -14,29 +14,29 @@ from typing import Any
 
 from server.queues.core import (
     Acked,
-    Answer,
-    Ask,
+    TransferResponse,
+    TransferRequest,
     Consumer,
     Deferred,
-    Delivery,
-    Details,
+    QueueDelivery,
+    MessageDetails,
     Expired,
-    Mark,
+    PublisherSequence,
     Queue,
     QueueSettings,
     Sent,
-    Sharing,
+    OwnershipTransfers,
     Transferred,
     decode,
-    decode_word,
+    decode_peer_message,
     encode,
-    encode_word,
+    encode_peer_message,
 )
 from server.queues.core.inspection import everything
 from server.queues.core.states import LEASED
-from server.replication.core import Courier, Parcel, Word, hops
-from server.storage.journal import Kind
-from server.storage.journal.format.layout import KIND, SEQUENCE, TIMESTAMP, Row
+from server.replication.core import MeshRouter, RoutedMessage, PeerMessage, hops
+from server.storage.journal import JournalEntryKind
+from server.storage.journal.format.layout import KIND, SEQUENCE, TIMESTAMP, EntryRow
 from server.util.ranges import Ranges
 from tests.replication.basics import MILLISECOND, ORDERS
 from tests.replication.connection import Connection
@@ -66,12 +66,12 @@ class Workshop(World):
         settings.setdefault("max_per_subscription_backlog", 5)
         self.settings = QueueSettings(**settings)
         self.initial_owner = initial_owner
-        self.deliveries: Counter[Mark] = Counter()
-        self.reasons: Counter[Mark] = Counter()
-        self.homes_of: defaultdict[Mark, set[str]] = defaultdict(set)
-        self.taken_over: set[Mark] = set()
-        self.lost: set[Mark] = set()
-        self.acknowledged: set[Mark] = set()
+        self.deliveries: Counter[PublisherSequence] = Counter()
+        self.reasons: Counter[PublisherSequence] = Counter()
+        self.homes_of: defaultdict[PublisherSequence, set[str]] = defaultdict(set)
+        self.taken_over: set[PublisherSequence] = set()
+        self.lost: set[PublisherSequence] = set()
+        self.acknowledged: set[PublisherSequence] = set()
         self.words: Counter[str] = Counter()
         super().__init__(seed, topology, faults, messages, make or Host, trouble)
         names = topology.instances
@@ -94,15 +94,15 @@ class Workshop(World):
     def hosts(self) -> list[Host]:
         return [self.host(name) for name in self.instances]
 
-    def owners(self, mark: Mark) -> list[str]:
+    def owners(self, mark: PublisherSequence) -> list[str]:
         """The instances that hold a message for their own, those that are down by their disks."""
         return [host.name for host in self.hosts if host.owns(mark)]
 
-    def may_be_lost(self, mark: Mark) -> bool:
+    def may_be_lost(self, mark: PublisherSequence) -> bool:
         """Whether a message was on its way to somebody under at-most-once when that ended."""
         return mark in self.lost
 
-    def delivered(self, host: Host, mark: Mark) -> None:
+    def delivered(self, host: Host, mark: PublisherSequence) -> None:
         """See that a message may be delivered by an instance."""
         self.deliveries[mark] += 1
         excused = mark in self.taken_over or len(self.homes_of[mark]) > 1
@@ -151,22 +151,22 @@ class Matching:
 class Host(Instance):
     """An instance that has the queue."""
 
-    sharing_type = Sharing
+    sharing_type = OwnershipTransfers
     world: Workshop
-    owned: set[Mark]  # while it is down
+    owned: set[PublisherSequence]  # while it is down
 
     def boot(self) -> None:
         if self.is_up:
             return
         super().boot()
-        self.courier = Courier(self.name, self.life << 32)
+        self.courier = MeshRouter(self.name, self.life << 32)
         self.core, self.sharing = self.make_queue()
-        self.ended: set[Mark] = set()
+        self.ended: set[PublisherSequence] = set()
         self.fold(self.core)
         self.core.finish_recovery(self.world.now)
-        self.handed_out: set[Mark] = set()
+        self.handed_out: set[PublisherSequence] = set()
         self.words: list[tuple[int, Any]] = []
-        self.sent: list[tuple[int, Delivery]] = []
+        self.sent: list[tuple[int, QueueDelivery]] = []
         self.consumers: dict[Worker, Consumer] = {}
         self.timer: int | None = None
         self._beat(self.life)
@@ -186,7 +186,7 @@ class Host(Instance):
         entries = core.ledger.entries
         self.owned = {entries.mark(place) for place in everything(core) if not entries.owner(place)}
 
-    def make_queue(self) -> tuple[Queue, Sharing]:
+    def make_queue(self) -> tuple[Queue, OwnershipTransfers]:
         core = Queue(
             self.world.settings,
             lambda: Matching(self),
@@ -205,7 +205,7 @@ class Host(Instance):
         for place in range(len(self.log.rows)):
             self.apply(core, place, is_over=True)
 
-    def was_recorded(self, mark: Mark) -> bool:
+    def was_recorded(self, mark: PublisherSequence) -> bool:
         client, sequence = mark
         highest = self.log.sequences.get(client, 0)
         if highest:
@@ -214,7 +214,7 @@ class Host(Instance):
             return False
         return self.log.rows[sequence - self.log.first_txid][CLIENT] == client
 
-    def is_missing(self, mark: Mark) -> bool:
+    def is_missing(self, mark: PublisherSequence) -> bool:
         client, sequence = mark
         return sequence in Ranges(self.known.gaps(client))
 
@@ -223,7 +223,7 @@ class Host(Instance):
     def applied(self, first_txid: int) -> None:
         for place in range(first_txid - self.log.first_txid, len(self.log.rows)):
             row = self.log.rows[place]
-            if row[KIND] == Kind.PUBLISH and not self.log.names.origins[row[ORIGIN]].path:
+            if row[KIND] == JournalEntryKind.PUBLISH and not self.log.names.origins[row[ORIGIN]].path:
                 self.world.homes_of[row[CLIENT], row[SEQUENCE]].add(self.name)
             self.apply(self.core, place, is_over=False)
 
@@ -240,7 +240,7 @@ class Host(Instance):
         if self.log.names.topics[row[TOPIC]] != ORDERS:
             return
         path = hops(self.log.names.origins[row[ORIGIN]].path)
-        if row[KIND] == Kind.QUEUE_EVENT:
+        if row[KIND] == JournalEntryKind.QUEUE_EVENT:
             event = decode(self.log.data[place])
             if isinstance(event, Acked | Deferred | Expired | Sent):
                 self.ended.update(event.marks)
@@ -257,10 +257,10 @@ class Host(Instance):
             [row[0]], [row[TIMESTAMP]], row[CLIENT], [row[SEQUENCE]], self.details(row, owner)
         )
 
-    def details(self, row: Row, owner: str) -> Details:
+    def details(self, row: EntryRow, owner: str) -> MessageDetails:
         """What would be in the bodies comes from the publisher's number."""
         settings = self.world.settings
-        return Details(
+        return MessageDetails(
             owners=[owner],
             priorities=[row[SEQUENCE] % 3] if settings.prioritized else None,
             keys=[row[SEQUENCE] % 4] if settings.keyed else None,
@@ -275,18 +275,18 @@ class Host(Instance):
                 self.ended.update(event.marks)
             if self.sharing.proxied and isinstance(event, Transferred):
                 self.world.taken_over.update(event.marks)
-            self.log.append(ORDERS, 0, 0, encode(event), Kind.QUEUE_EVENT, now=self.world.now)
+            self.log.append(ORDERS, 0, 0, encode(event), JournalEntryKind.QUEUE_EVENT, now=self.world.now)
 
     # What is believed.
 
-    def owns(self, mark: Mark) -> bool:
+    def owns(self, mark: PublisherSequence) -> bool:
         if self.is_up:
             entries = self.core.ledger.entries
             place = entries.find(mark)
             return place is not None and entries.is_there(place) and not entries.owner(place)
         return mark in self.owned
 
-    def has_leased(self, mark: Mark) -> bool:
+    def has_leased(self, mark: PublisherSequence) -> bool:
         entries = self.core.ledger.entries
         place = entries.find(mark)
         return place is not None and entries.state(place) == LEASED
@@ -330,9 +330,9 @@ class Host(Instance):
         while self.words and self.words[0][0] <= self.log.durable:
             _, (to, word) = self.words.pop(0)
             self.world.words[type(word).__name__] += 1
-            self.dispatch(self.courier.send(to, "orders", encode_word(word)))
+            self.dispatch(self.courier.send(to, "orders", encode_peer_message(word)))
 
-    def hand_out(self, delivery: Delivery) -> None:
+    def hand_out(self, delivery: QueueDelivery) -> None:
         worker = delivery.consumer.subscription
         assert isinstance(worker, Worker)
         marks = list(map(self.mark, delivery.txids))
@@ -344,7 +344,7 @@ class Host(Instance):
             self.world.delivered(self, mark)
             worker.got(mark)
 
-    def mark(self, txid: int) -> Mark:
+    def mark(self, txid: int) -> PublisherSequence:
         row = self.log.rows[txid - self.log.first_txid]
         return row[CLIENT], row[SEQUENCE]
 
@@ -365,7 +365,7 @@ class Host(Instance):
         self.record()
         self.wake()
 
-    def acknowledge(self, worker: Worker, marks: list[Mark]) -> None:
+    def acknowledge(self, worker: Worker, marks: list[PublisherSequence]) -> None:
         self.core.acknowledge(marks, self.world.now, worker)
         self.record()
         self.wake()
@@ -377,14 +377,14 @@ class Host(Instance):
             self.dispatch(self.courier.step(self.world.now))
             self.world.at(300 * MILLISECOND, lambda: self._beat(life))
 
-    def dispatch(self, parcels: list[Parcel]) -> None:
+    def dispatch(self, parcels: list[RoutedMessage]) -> None:
         for peer, word in parcels:
             connection = self.world.find(self.name, peer)
             if connection is not None and connection.open[self.name]:
                 connection.send(self.name, word)
 
     def receive(self, connection: Connection, frame: Any) -> None:
-        if not isinstance(frame, Word):
+        if not isinstance(frame, PeerMessage):
             super().receive(connection, frame)
             return
         now = self.world.now
@@ -393,9 +393,9 @@ class Host(Instance):
         received = self.courier.receive(frame, connection.other(self.name), now)
         self.dispatch(received.parcels)
         if received.sender and (frame.to == self.name or self.sharing.proxied):
-            word = decode_word(frame.body)
-            assert isinstance(word, Ask | Answer)
-            if frame.to == self.name or isinstance(word, Ask):
+            word = decode_peer_message(frame.body)
+            assert isinstance(word, TransferRequest | TransferResponse)
+            if frame.to == self.name or isinstance(word, TransferRequest):
                 self.sharing.hear(word, received.sender, now)
                 self.wake()
 
@@ -420,10 +420,10 @@ class Worker:
         self.homes = homes
         self.wants = wants
         self.host: Host | None = None
-        self.to_do: list[Mark] = []
+        self.to_do: list[PublisherSequence] = []
         world.at(world.random.randrange(0, 200) * MILLISECOND, self._live)
 
-    def got(self, mark: Mark) -> None:
+    def got(self, mark: PublisherSequence) -> None:
         self.to_do.append(mark)
 
     def lost(self, host: Host) -> None:

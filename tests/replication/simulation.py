@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from server.replication.core.ack_order import MOST_UNITS
+from server.replication.core.ack_order import MAX_ACK_UNITS
 from tests.replication.basics import MILLISECOND, SECOND
 from tests.replication.connection import Connection
 from tests.replication.instance import Instance
@@ -73,7 +73,7 @@ class World:
         self.faults = faults or Faults()
         self.now = 0
         self.in_bytes = seed % 8 == 0
-        self.most_units = FEW_UNITS if seed % 3 == 0 else MOST_UNITS
+        self.most_units = FEW_UNITS if seed % 3 == 0 else MAX_ACK_UNITS
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
         self.blocked: set[tuple[str, str]] = set()

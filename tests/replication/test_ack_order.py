@@ -7,12 +7,12 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.replication.core import Ack, Kept
-from server.replication.core.ack_order import Backlog, UnderWay, lane_of
-from server.storage.journal import Topic
+from server.replication.core import Ack, EntryRoutingKey
+from server.replication.core.ack_order import UnacknowledgedEntries, InFlightEntries, lane_of
+from server.storage.journal import JournalTopic
 
 LANES = range(3)
-KINDS = [Kept(Topic("json", "orders"), f"path {lane}") for lane in LANES]
+KINDS = [EntryRoutingKey(JournalTopic("json", "orders"), f"path {lane}") for lane in LANES]
 
 Entry = tuple[int, int, int]  # its lane, its txid at the source, and here
 
@@ -21,7 +21,7 @@ class Waiting:
     """A backlog, and what is in it one by one."""
 
     def __init__(self, most_units: int) -> None:
-        self.backlog = Backlog(most_units)
+        self.backlog = UnacknowledgedEntries(most_units)
         self.entries: list[Entry] = []
         self.unsettled: set[Entry] = set()
         self.asked = 0
@@ -46,7 +46,7 @@ class Waiting:
         self.asked = 0
         self.backlog.settle(1 << 60, self._is_settled, "source")
 
-    def _is_settled(self, last: int, kinds: Collection[Kept], source: str) -> bool:
+    def _is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
         self.asked += 1
         return not any(own <= last and KINDS[lane] in kinds for lane, _, own in self.unsettled)
 
@@ -106,7 +106,7 @@ def test_what_comes_and_comes_does_not_put_off_what_is_there() -> None:
 
 
 def test_a_source_knows_of_each_lane_what_is_under_way() -> None:
-    under_way = UnderWay(9)
+    under_way = InFlightEntries(9)
     under_way.send([0], 12)
     under_way.send([0, 1], 20)
     assert [under_way.has(lane, 12) for lane in LANES] == [False, False, True]

@@ -8,28 +8,28 @@ import pytest
 
 from server.replication.core import (
     VERSION,
-    Acknowledgement,
-    Connection,
-    Cursor,
-    Had,
+    AcknowledgementTracker,
+    PeerConnection,
+    ReceiveCursor,
+    PublisherWindow,
     Hello,
-    Kept,
-    Recent,
-    Recollection,
-    Remembered,
-    Waiting,
+    EntryRoutingKey,
+    RecentEntries,
+    DedupWindowRecovery,
+    PersistentState,
+    DestinationLag,
     group_refusal,
     pack,
     refusal,
     unpack,
-    which_stays,
+    choose_connection,
 )
-from server.storage.journal import Origin, Topic
-from server.storage.journal.format.layout import FormatError
+from server.storage.journal import JournalOrigin, JournalTopic
+from server.storage.journal.format.layout import JournalFormatError
 from server.util.clock import ElapsedMicroseconds
 from tests.replication.memory import Log
 
-ORDERS = Topic("json", "orders")
+ORDERS = JournalTopic("json", "orders")
 SECOND = 1_000_000
 
 
@@ -40,7 +40,7 @@ class Destination:
         self.instance = instance
         self.settled = settled
 
-    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
         return last <= self.settled or all(kind.topic != ORDERS for kind in kinds)
 
     def leads_to(self, instance: str) -> bool:
@@ -51,10 +51,10 @@ def seconds(count: int) -> ElapsedMicroseconds:
     return ElapsedMicroseconds(count * SECOND)
 
 
-def bench(least_sync: int = 0) -> tuple[Acknowledgement, dict[str, Destination]]:
+def bench(least_sync: int = 0) -> tuple[AcknowledgementTracker, dict[str, Destination]]:
     destinations = {name: Destination(name) for name in ("B", "C", "D")}
     sync = frozenset(("B", "C"))
-    return Acknowledgement(destinations, sync, 0, seconds(0), least_sync), destinations
+    return AcknowledgementTracker(destinations, sync, 0, seconds(0), least_sync), destinations
 
 
 def test_sync_is_waited_for_and_async_is_not() -> None:
@@ -73,7 +73,7 @@ def test_sync_is_waited_for_and_async_is_not() -> None:
 def test_entries_that_do_not_go_there_do_not_wait() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    other, order = Kept(Topic("json", "other"), ""), Kept(ORDERS, "")
+    other, order = EntryRoutingKey(JournalTopic("json", "other"), ""), EntryRoutingKey(ORDERS, "")
     assert settlement.is_settled(4, (other,), "X")
     assert not settlement.is_settled(6, (other,), "X")
     assert not settlement.is_settled(4, (order,), "X")
@@ -85,7 +85,7 @@ def test_entries_that_do_not_go_there_do_not_wait() -> None:
 def test_the_source_of_an_entry_is_not_waited_for() -> None:
     settlement, destinations = bench()
     settlement.reached(5)
-    kinds = (Kept(ORDERS, ""),)
+    kinds = (EntryRoutingKey(ORDERS, ""),)
     destinations["B"].settled = 4
     assert not settlement.is_settled(4, kinds, "B")
     assert settlement.is_settled(4, kinds, "C")
@@ -115,7 +115,7 @@ def test_what_waits_too_long_is_downgraded_and_upgraded_when_it_has_caught_up() 
     settlement.recorded(20, seconds(4))
     destinations["B"].settled = 20
     destinations["C"].settled = 15
-    assert settlement.waiting() == [Waiting("C", 15, seconds(4)), Waiting("D", 0, seconds(1))]
+    assert settlement.waiting() == [DestinationLag("C", 15, seconds(4)), DestinationLag("D", 0, seconds(1))]
     assert not settlement.downgrade_late(3 * SECOND, seconds(7))
     assert settlement.downgrade_late(3 * SECOND, seconds(8)) == ["C"]
     assert not settlement.upgrade_recovered(2 * SECOND, seconds(9))
@@ -144,27 +144,27 @@ def test_when_things_were_recorded_is_kept_within_bounds() -> None:
         assert abs(settlement.waiting()[0].since - (after + 1) * SECOND) < 100 * SECOND
 
 
-REMEMBERED = Remembered(
+REMEMBERED = PersistentState(
     "A/1",
     50,
-    {"B": Cursor("B/1>A", 7)},
+    {"B": ReceiveCursor("B/1>A", 7)},
     {"B": 12},
-    [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+    [PublisherWindow(1 << 63, 10, [(3, 4), (6, 6)]), PublisherWindow(2, 5)],
     {"B": "1-b", "C": "1-c"},
 )
 
 
 def test_what_is_remembered_comes_back() -> None:
     found = unpack(pack(REMEMBERED))
-    assert found == Remembered(
+    assert found == PersistentState(
         "A/1",
         50,
-        {"B": Cursor("B/1>A", 7)},
+        {"B": ReceiveCursor("B/1>A", 7)},
         {"B": 12},
-        [Had(1 << 63, 10, [(3, 4), (6, 6)]), Had(2, 5)],
+        [PublisherWindow(1 << 63, 10, [(3, 4), (6, 6)]), PublisherWindow(2, 5)],
         {"B": "1-b", "C": "1-c"},
     )
-    assert unpack(pack(Remembered("A/1", 0))) == Remembered("A/1", 0)
+    assert unpack(pack(PersistentState("A/1", 0))) == PersistentState("A/1", 0)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_is_remembered_comes_back() -> None:
     ],
 )
 def test_what_is_damaged_is_not_believed(data: bytes, why: str) -> None:
-    with pytest.raises(FormatError, match=why):
+    with pytest.raises(JournalFormatError, match=why):
         unpack(data)
 
 
@@ -185,16 +185,16 @@ def test_the_log_tells_what_was_not_remembered() -> None:
     log = Log("A")
     log.append(ORDERS, 7, 2, b"")
     log.append(ORDERS, 8, 0, b"")  # its number is of this log
-    log.append(ORDERS, 7, 6, b"", origin=Origin("", "B"), source=1)
-    log.append(ORDERS, 7, 4, b"", origin=Origin("", "C"), source=1)
-    log.append(ORDERS, 9, 1003, b"", origin=Origin("", "C"), source=1)
+    log.append(ORDERS, 7, 6, b"", origin=JournalOrigin("", "B"), source=1)
+    log.append(ORDERS, 7, 4, b"", origin=JournalOrigin("", "C"), source=1)
+    log.append(ORDERS, 9, 1003, b"", origin=JournalOrigin("", "C"), source=1)
     log.durable = log.last_txid
     for txid, had in (
         (0, []),
-        (1001, [Had(7, 2, [(1, 1)])]),
-        (1002, [Had(7, 6, [(1, 1), (3, 5)])]),
+        (1001, [PublisherWindow(7, 2, [(1, 1)])]),
+        (1002, [PublisherWindow(7, 6, [(1, 1), (3, 5)])]),
     ):
-        recollection = Recollection(Remembered("A/1000", txid, had=had), Recent(), is_whole=True)
+        recollection = DedupWindowRecovery(PersistentState("A/1000", txid, had=had), RecentEntries(), is_whole=True)
         for run in log.read_from(999, lambda topic: True).read_passage(100).stretch().runs():
             recollection.take(run)
         assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
@@ -209,7 +209,7 @@ def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
     log.append(ORDERS, 8, 3, b"")
     log.durable = log.last_txid
     log.remove_before(1001)
-    recollection = Recollection(Remembered("A/1000", 0), Recent(), is_whole=False)
+    recollection = DedupWindowRecovery(PersistentState("A/1000", 0), RecentEntries(), is_whole=False)
     for run in log.read_from(1000, lambda topic: True).read_passage(100).stretch().runs():
         recollection.take(run)
     assert not recollection.known.gaps(7)
@@ -265,7 +265,7 @@ def test_both_ends_keep_the_same_connections(
     """Of an old one and a new one."""
     found = set[str]()
     for us, them in (("A", "B"), ("B", "A")):
-        old, new = (Connection(one == us, way) for one, way in zip(made_by, both_ways, strict=True))
-        found.add(which_stays(us, them, old, new).value)
+        old, new = (PeerConnection(one == us, way) for one, way in zip(made_by, both_ways, strict=True))
+        found.add(choose_connection(us, them, old, new).value)
     names = {"both": "both", "new": "new", made_by[0]: "old", made_by[1]: "new"}
     assert found == {names[stay]}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.anti_entropy.comparison import Comparison
-from server.replication.anti_entropy.digests import Portion, State, digest_of
-from server.replication.anti_entropy.messages import List, Look, More, Survey, pack, unpack
-from server.replication.anti_entropy.responder import Answering
+from server.replication.anti_entropy.comparison import RecordComparison
+from server.replication.anti_entropy.digests import RecordPortion, RecordState, digest_of
+from server.replication.anti_entropy.messages import KeyListRequest, StateRequest, KeyListContinuation, DigestRequest, pack, unpack
+from server.replication.anti_entropy.responder import ComparisonResponder
 from tests.replication.basics import MILLISECOND
 from tests.replication.checks import messages, run
 from tests.replication.instance import Instance
@@ -39,16 +39,16 @@ class Shown:
                 shown[key] = client, sequence, body
         return shown
 
-    def portion(self, place: int) -> Portion:
+    def portion(self, place: int) -> RecordPortion:
         records = sorted(self.records.items())
-        return Portion([key for key, _ in records], [body for _, (_, _, body) in records], None)
+        return RecordPortion([key for key, _ in records], [body for _, (_, _, body) in records], None)
 
-    def state(self, identity: str) -> State:
+    def state(self, identity: str) -> RecordState:
         found = self.records.get(identity)
         if found is None:
-            return State()
+            return RecordState()
         client, sequence, body = found
-        return State(digest_of(identity, body), client, sequence)
+        return RecordState(digest_of(identity, body), client, sequence)
 
     @property
     def last_txid(self) -> int:
@@ -66,11 +66,11 @@ class Shown:
         return self
 
 
-def compare(world: World, one: str, other: str) -> Comparison:
+def compare(world: World, one: str, other: str) -> RecordComparison:
     """Let one instance compare what it shows with what another one does."""
     here, there = Shown(world.instances[one]), Shown(world.instances[other])
-    comparison = Comparison(1, TOPIC, other, here, here, world.now)
-    answering = Answering(one, there.find, there)
+    comparison = RecordComparison(1, TOPIC, other, here, here, world.now)
+    answering = ComparisonResponder(one, there.find, there)
     while not comparison.is_over:
         world.run(lambda: False, 50 * MILLISECOND)
         world.now += 50 * MILLISECOND
@@ -78,7 +78,7 @@ def compare(world: World, one: str, other: str) -> Comparison:
             pass
         for word in comparison.outgoing:
             heard = unpack(pack(word))
-            assert isinstance(heard, Survey | List | More | Look)
+            assert isinstance(heard, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest)
             answering.take(heard)
         comparison.outgoing.clear()
         while answering.step():

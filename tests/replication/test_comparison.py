@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from server.replication.anti_entropy.comparison import PATIENCE, Comparison, Result, prevails
-from server.replication.anti_entropy.digests import Portion, State, digest_of
+from server.replication.anti_entropy.comparison import RESPONSE_TIMEOUT_US, RecordComparison, ComparisonResult, prevails
+from server.replication.anti_entropy.digests import RecordPortion, RecordState, digest_of
 from server.replication.anti_entropy.messages import (
-    Again,
-    Listed,
-    Look,
-    Looked,
-    Survey,
-    Surveyed,
-    Unable,
-    WordError,
+    RepublishRequest,
+    KeyListResponse,
+    StateRequest,
+    StateResponse,
+    DigestRequest,
+    DigestResponse,
+    DigestRefusal,
+    ComparisonMessageError,
     pack,
     unpack,
 )
-from server.replication.anti_entropy.responder import Answering
+from server.replication.anti_entropy.responder import ComparisonResponder
 from server.storage.journal.publisher_table import publisher_part
 from server.storage.journal.runs import RUN_BITS
 from tests.replication.comparing import TOPIC, World, until
@@ -88,12 +88,12 @@ def test_what_is_said_to_differ_does_and_can_be_repaired(seeds: range) -> None:
 
 REPAIR = 3 << RUN_BITS
 STATES = some.builds(
-    State, some.sampled_from((0, 5, 6)), some.sampled_from((1, 2, REPAIR)), some.integers(1, 3)
+    RecordState, some.sampled_from((0, 5, 6)), some.sampled_from((1, 2, REPAIR)), some.integers(1, 3)
 )
 
 
 @given(some.lists(STATES, min_size=3, max_size=3, unique=True))
-def test_repairs_go_by_one_order_of_all_messages(states: list[State]) -> None:
+def test_repairs_go_by_one_order_of_all_messages(states: list[RecordState]) -> None:
     repairs = frozenset((publisher_part(REPAIR),))
     for one, other, third in permutations(states):
         assert not (prevails(one, other, repairs) and prevails(other, one, repairs))
@@ -104,14 +104,14 @@ def test_repairs_go_by_one_order_of_all_messages(states: list[State]) -> None:
 @pytest.mark.parametrize(
     ("winner", "loser"),
     [
-        (State(5, 1, 1), State()),
-        (State(5, 1, 2), State(6, 1, 1)),
-        (State(5, 2, 1), State(6, 1, 9)),
-        (State(5, 1, 1), State(6, REPAIR, 9)),
-        (State(6, 1, 1), State(5, 1, 1)),
+        (RecordState(5, 1, 1), RecordState()),
+        (RecordState(5, 1, 2), RecordState(6, 1, 1)),
+        (RecordState(5, 2, 1), RecordState(6, 1, 9)),
+        (RecordState(5, 1, 1), RecordState(6, REPAIR, 9)),
+        (RecordState(6, 1, 1), RecordState(5, 1, 1)),
     ],
 )
-def test_which_message_a_repair_publishes_once_more(winner: State, loser: State) -> None:
+def test_which_message_a_repair_publishes_once_more(winner: RecordState, loser: RecordState) -> None:
     repairs = frozenset((publisher_part(REPAIR),))
     assert prevails(winner, loser, repairs)
     assert not prevails(loser, winner, repairs)
@@ -122,18 +122,18 @@ class Table:
 
     last_txid = 9
 
-    def __init__(self, **states: State) -> None:
+    def __init__(self, **states: RecordState) -> None:
         self.states = states
 
-    def portion(self, place: int) -> Portion:
+    def portion(self, place: int) -> RecordPortion:
         there = {key: state for key, state in self.states.items() if state.digest}
-        return Portion(list(there), [b"%d" % state.digest for state in there.values()], None)
+        return RecordPortion(list(there), [b"%d" % state.digest for state in there.values()], None)
 
-    def state(self, identity: str) -> State:
-        found = self.states.get(identity, State())
+    def state(self, identity: str) -> RecordState:
+        found = self.states.get(identity, RecordState())
         if not found.digest:
             return found
-        return State(
+        return RecordState(
             digest_of(identity, b"%d" % found.digest), found.client, found.sequence, found.ages
         )
 
@@ -150,24 +150,24 @@ class Table:
 @pytest.mark.parametrize(
     ("ours", "theirs", "differs", "unclear"),
     [
-        (State(1, 7, 1), State(1, 7, 1), 0, 0),
-        (State(1, 7, 1), State(1, 8, 5), 0, 0),  # other messages, the same body
-        (State(1, 7, 1), State(2, 8, 5), 1, 0),
-        (State(1, 7, 1), State(), 1, 0),
-        (State(1, 7, 1, True), State(), 0, 0),  # an end: each instance removes it by its own clock
-        (State(), State(1, 7, 1, True), 0, 0),
-        (State(1, 7, 1, True), State(2, 8, 5, True), 1, 0),
-        (State(1, 7, 100), State(2, 8, 5), 0, 1),  # the other one has not got it yet
-        (State(1, 7, 1), State(2, 8, 100), 0, 1),
-        (State(1), State(2), 1, 0),  # of messages whose names are not known
+        (RecordState(1, 7, 1), RecordState(1, 7, 1), 0, 0),
+        (RecordState(1, 7, 1), RecordState(1, 8, 5), 0, 0),  # other messages, the same body
+        (RecordState(1, 7, 1), RecordState(2, 8, 5), 1, 0),
+        (RecordState(1, 7, 1), RecordState(), 1, 0),
+        (RecordState(1, 7, 1, True), RecordState(), 0, 0),  # an end: each instance removes it by its own clock
+        (RecordState(), RecordState(1, 7, 1, True), 0, 0),
+        (RecordState(1, 7, 1, True), RecordState(2, 8, 5, True), 1, 0),
+        (RecordState(1, 7, 100), RecordState(2, 8, 5), 0, 1),  # the other one has not got it yet
+        (RecordState(1, 7, 1), RecordState(2, 8, 100), 0, 1),
+        (RecordState(1), RecordState(2), 1, 0),  # of messages whose names are not known
     ],
 )
 def test_what_counts_as_a_difference(
-    ours: State, theirs: State, differs: int, unclear: int
+    ours: RecordState, theirs: RecordState, differs: int, unclear: int
 ) -> None:
-    here, there = Table(a=ours, b=State(9, 1, 1)), Table(a=theirs, b=State(9, 1, 1))
-    answering = Answering("A", there.find, there)
-    comparison = Comparison(1, TOPIC, "B", here, here, 0)
+    here, there = Table(a=ours, b=RecordState(9, 1, 1)), Table(a=theirs, b=RecordState(9, 1, 1))
+    answering = ComparisonResponder("A", there.find, there)
+    comparison = RecordComparison(1, TOPIC, "B", here, here, 0)
     now = 0
     while not comparison.is_over:
         now += 1_000_000
@@ -185,27 +185,27 @@ def test_what_counts_as_a_difference(
 
 
 def test_who_gets_no_answer_gives_up() -> None:
-    here = Table(a=State(1, 7, 1))
-    comparison = Comparison(1, TOPIC, "B", here, here, 0)
+    here = Table(a=RecordState(1, 7, 1))
+    comparison = RecordComparison(1, TOPIC, "B", here, here, 0)
     now = 0
     while not comparison.is_over:
-        now += PATIENCE // 2
+        now += RESPONSE_TIMEOUT_US // 2
         comparison.step(now)
-        comparison.take(Surveyed(2, 1, b""))  # about something else
+        comparison.take(DigestResponse(2, 1, b""))  # about something else
     assert comparison.failure == "B has not answered, or not caught up, in time"
 
 
 @pytest.mark.parametrize(
     ("answer", "failure"),
     [
-        (Surveyed(1, 1, b"12345678"), "B has sent a survey of 8 bytes"),
-        (Listed(1, [], [], is_last=True), "B has answered something else"),
-        (Unable(1, "no such topic"), "B: no such topic"),
+        (DigestResponse(1, 1, b"12345678"), "B has sent a survey of 8 bytes"),
+        (KeyListResponse(1, [], [], is_last=True), "B has answered something else"),
+        (DigestRefusal(1, "no such topic"), "B: no such topic"),
     ],
 )
 def test_an_answer_that_is_none_ends_the_comparison(answer: Any, failure: str) -> None:
-    here = Table(a=State(1, 7, 1))
-    comparison = Comparison(1, TOPIC, "B", here, here, 0)
+    here = Table(a=RecordState(1, 7, 1))
+    comparison = RecordComparison(1, TOPIC, "B", here, here, 0)
     while not comparison.is_over:
         comparison.step(0)
         comparison.take(answer)
@@ -213,29 +213,29 @@ def test_an_answer_that_is_none_ends_the_comparison(answer: Any, failure: str) -
 
 
 def test_words_are_packed_and_read() -> None:
-    states = [State(1, 2, 3), State()]
+    states = [RecordState(1, 2, 3), RecordState()]
     for word in (
-        Survey(1, "json", "orders"),
-        Listed(1, ["a"], [2], is_last=True),
-        Look(1, 2, 3, ["a", "b"], states),
-        Looked(1, 2, 3, states, [True, False]),
-        Again("json", "orders", ["a"], [1]),
+        DigestRequest(1, "json", "orders"),
+        KeyListResponse(1, ["a"], [2], is_last=True),
+        StateRequest(1, 2, 3, ["a", "b"], states),
+        StateResponse(1, 2, 3, states, [True, False]),
+        RepublishRequest("json", "orders", ["a"], [1]),
     ):
         assert unpack(pack(word)) == word
 
 
 @given(some.binary(max_size=60))
 def test_what_is_no_word_is_refused(data: bytes) -> None:
-    with suppress(WordError):
+    with suppress(ComparisonMessageError):
         unpack(data)
 
 
 def test_a_word_with_more_keys_than_states_is_refused() -> None:
-    with pytest.raises(WordError, match="2 and 1"):
-        unpack(pack(Again("json", "orders", ["a", "b"], [1])))
+    with pytest.raises(ComparisonMessageError, match="2 and 1"):
+        unpack(pack(RepublishRequest("json", "orders", ["a", "b"], [1])))
 
 
-class JudgesAtOnce(Comparison):
+class JudgesAtOnce(RecordComparison):
     """Does not wait for what is on its way."""
 
     def __init__(self, *args: Any) -> None:
@@ -259,7 +259,7 @@ class Hasty:
         return True
 
 
-class AnswersAtOnce(Answering):
+class AnswersAtOnce(ComparisonResponder):
     """Does not wait for what is on its way, and says that everything has come."""
 
     def __init__(self, *args: Any) -> None:
@@ -267,7 +267,7 @@ class AnswersAtOnce(Answering):
         self._surroundings: Any = Hasty(self._surroundings)
 
 
-class ForgetsOwn(Comparison):
+class ForgetsOwn(RecordComparison):
     """Does not look at every key that may differ."""
 
     def _find(self, ranges: Sequence[int], keys: dict[str, None]) -> Any:
@@ -276,7 +276,7 @@ class ForgetsOwn(Comparison):
             del keys[key]
 
 
-class SurveysLess(Comparison):
+class SurveysLess(RecordComparison):
     """Takes ranges of keys for the same that are not."""
 
     def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -286,7 +286,7 @@ class SurveysLess(Comparison):
 class RepairsTwice(World):
     """Both instances publish again what they have, as if there were no rule."""
 
-    def repair(self, name: str, peer: str, result: Result) -> None:
+    def repair(self, name: str, peer: str, result: ComparisonResult) -> None:
         for key, ours, theirs in result.differences:
             self.publish_again(name, key, ours.digest)
             self.publish_again(peer, key, theirs.digest)

@@ -7,8 +7,8 @@ from itertools import pairwise
 import hypothesis.strategies as st
 from hypothesis import given
 
-from server.replication.core import Known
-from server.replication.core.dedup_window import known_of
+from server.replication.core import DedupWindow
+from server.replication.core.dedup_window import make_peer_dedup_window
 from server.util.ranges import Ranges
 
 NUMBERS = st.integers(1, 30)
@@ -21,7 +21,7 @@ RUNS = st.lists(NUMBERS, min_size=1, max_size=6) | st.builds(
 def test_each_number_is_new_once(runs: list[list[int] | range]) -> None:
     had: set[int] = set()
     highest = 0
-    known = Known(lambda client: highest)
+    known = DedupWindow(lambda client: highest)
     for numbers in runs:
         new = [numbers[place] for place in known.unknown(7, numbers)]
         assert new == [
@@ -40,9 +40,9 @@ def test_each_number_is_new_once(runs: list[list[int] | range]) -> None:
 
 def test_what_an_instance_says_is_what_another_one_knows() -> None:
     table = {1: 10, 2: 5}
-    known = Known(lambda client: table.get(client, 0))
+    known = DedupWindow(lambda client: table.get(client, 0))
     known.noted(1, 0, (3, 10))
-    other = known_of(known.summary(table))
+    other = make_peer_dedup_window(known.summary(table))
     assert list(other.unknown(1, [3, 4, 9, 10, 11])) == [1, 2, 4]
     assert list(other.unknown(2, [5, 6])) == [1]
     assert list(other.unknown(3, [1])) == [0]
@@ -50,7 +50,7 @@ def test_what_an_instance_says_is_what_another_one_knows() -> None:
 
 def test_gaps_are_bounded_and_what_is_forgotten_counts_as_had() -> None:
     highest = {1: 0, 2: 0}
-    known = Known(lambda client: highest[client], most_of_one=3, most=4)
+    known = DedupWindow(lambda client: highest[client], most_of_one=3, most=4)
     for number in (2, 4, 6, 8):
         known.noted(1, highest[1], (number,))
         highest[1] = number

@@ -12,76 +12,76 @@ from hypothesis import given
 from server.replication.core import (
     VERSION,
     Ack,
-    Batch,
-    Beat,
-    Begin,
-    Columns,
-    FrameError,
-    FrameReader,
-    Had,
+    ReplicationBatch,
+    HeartbeatFrame,
+    PositionRequest,
+    BatchColumns,
+    ReplicationFrameError,
+    ReplicationFrameReader,
+    PublisherWindow,
     Hello,
-    Knowledge,
-    Name,
-    Refused,
-    Resume,
-    Same,
+    DedupState,
+    SharedProperties,
+    HelloRefusal,
+    PositionResponse,
+    ConstantColumn,
     encode,
 )
-from server.replication.core.frames import Control
-from server.storage.journal import Origin, Topic
+from server.replication.core.frames import ControlFrame
+from server.storage.journal import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import crc32c
 from tests.replication.batches import packed, together
 
 BODIES = [b"one", b"", b"three" * 1000]
-RUN = Columns(
-    [Name(Topic("json", "Bestellungen/ä"), Origin("user", "A@North,B"))],
-    Same(0, 3),
+RUN = BatchColumns(
+    [SharedProperties(JournalTopic("json", "Bestellungen/ä"), JournalOrigin("user", "A@North,B"))],
+    ConstantColumn(0, 3),
     range(10, 13),
-    Same(1 << 63, 3),
+    ConstantColumn(1 << 63, 3),
     [5, 7, 6],
     range(100, 103),
-    Same(1, 3),
+    ConstantColumn(1, 3),
     [0, 5, 0],
-    Same(0, 3),
+    ConstantColumn(0, 3),
     list(map(crc32c, BODIES)),
     BODIES,
 )
-ALONE = Columns(
-    [Name(Topic("json", "other"), Origin(), 2)],
-    Same(0, 1),
-    Same(13, 1),
-    Same(1 << 40, 1),
-    Same(9, 1),
-    Same(300, 1),
-    Same(2, 1),
-    Same(0, 1),
-    Same(60, 1),
+ALONE = BatchColumns(
+    [SharedProperties(JournalTopic("json", "other"), JournalOrigin(), 2)],
+    ConstantColumn(0, 1),
+    ConstantColumn(13, 1),
+    ConstantColumn(1 << 40, 1),
+    ConstantColumn(9, 1),
+    ConstantColumn(300, 1),
+    ConstantColumn(2, 1),
+    ConstantColumn(0, 1),
+    ConstantColumn(60, 1),
     [crc32c(b"body++")],
     [b"body++"],
 )
-FRAMES: list[Control | Batch] = [
+FRAMES: list[ControlFrame | ReplicationBatch] = [
     Hello(VERSION, "A", "North", "A/1", 1, description=b"topics", nonce=7),
-    Refused("both instances are called A"),
-    Beat(),
-    Begin("A/1>B", 1, 20),
-    Begin("A/1>B", 1, 20, "A!B@B!sync!amps-replication", 1_000_000),
-    Resume(None),
-    Resume(12, Ack(11, [(0, 9), (1 << 16, 10)])),
-    Knowledge([Had(7, 10, [(3, 4)]), Had(8, 1, [])], is_last=True),
+    HelloRefusal("both instances are called A"),
+    HeartbeatFrame(),
+    PositionRequest("A/1>B", 1, 20),
+    PositionRequest("A/1>B", 1, 20, "A!B@B!sync!amps-replication", 1_000_000),
+    PositionResponse(None),
+    PositionResponse(12, Ack(11, [(0, 9), (1 << 16, 10)])),
+    DedupState([PublisherWindow(7, 10, [(3, 4)]), PublisherWindow(8, 1, [])], is_last=True),
     Ack(1 << 63),
-    Batch(9, 20, RUN),
-    Batch(9, 20, together(RUN, RUN._replace(names=[Name(Topic("fix", "other"), Origin())]))),
-    Batch(9, 20, together(RUN, ALONE, RUN._replace(txids=[14, 16, 19]))),
-    Batch(9, 20, None),
+    ReplicationBatch(9, 20, RUN),
+    ReplicationBatch(9, 20, together(RUN, RUN._replace(names=[SharedProperties(JournalTopic("fix", "other"), JournalOrigin())]))),
+    ReplicationBatch(9, 20, together(RUN, ALONE, RUN._replace(txids=[14, 16, 19]))),
+    ReplicationBatch(9, 20, None),
 ]
 
 
-def sent(frame: Control | Batch, *, compress: bool = False) -> bytes:
-    return encode(packed(frame) if isinstance(frame, Batch) else frame, compress=compress)
+def sent(frame: ControlFrame | ReplicationBatch, *, compress: bool = False) -> bytes:
+    return encode(packed(frame) if isinstance(frame, ReplicationBatch) else frame, compress=compress)
 
 
-def plain(frame: Control | Batch) -> object:
-    if not isinstance(frame, Batch):
+def plain(frame: ControlFrame | ReplicationBatch) -> object:
+    if not isinstance(frame, ReplicationBatch):
         return frame
     columns = [list(column) for column in frame.columns or ()]
     return frame.after, frame.upto, columns
@@ -90,7 +90,7 @@ def plain(frame: Control | Batch) -> object:
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_frames_come_as_they_were_sent(step: int, compress: bool) -> None:
-    reader = FrameReader()
+    reader = ReplicationFrameReader()
     data = b"".join(sent(frame, compress=compress) for frame in FRAMES)
     came = []
     for start in range(0, len(data), step):
@@ -125,26 +125,26 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("data", "why"), BROKEN.values(), ids=BROKEN)
 def test_what_is_no_frame_is_refused(data: bytes, why: str) -> None:
-    reader = FrameReader()
+    reader = ReplicationFrameReader()
     reader.feed(data)
-    with pytest.raises(FrameError, match=why):
+    with pytest.raises(ReplicationFrameError, match=why):
         reader.next()
 
 
 def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
-    data = encode(Refused("x" * (16 << 20)), compress=True)
-    reader = FrameReader()
+    data = encode(HelloRefusal("x" * (16 << 20)), compress=True)
+    reader = ReplicationFrameReader()
     reader.feed(data)
-    with pytest.raises(FrameError, match="longer than 16777216 bytes"):
+    with pytest.raises(ReplicationFrameError, match="longer than 16777216 bytes"):
         reader.next()
 
 
 @given(st.sampled_from(FRAMES), st.data())
-def test_damage_raises_nothing_else(frame: Control | Batch, data: st.DataObject) -> None:
+def test_damage_raises_nothing_else(frame: ControlFrame | ReplicationBatch, data: st.DataObject) -> None:
     damaged = bytearray(sent(frame))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    reader = FrameReader()
+    reader = ReplicationFrameReader()
     reader.feed(bytes(damaged))
-    with suppress(FrameError):
+    with suppress(ReplicationFrameError):
         reader.next()

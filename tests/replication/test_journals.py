@@ -8,23 +8,23 @@ from pathlib import Path
 from amperage.wire.bookmarks import client_hash
 from server.app.wiring.provision_replication import JournalSource
 from server.replication.core import (
-    Batch,
-    Columns,
-    FrameReader,
+    ReplicationBatch,
+    BatchColumns,
+    ReplicationFrameReader,
     Hello,
-    Known,
-    Peer,
-    Receiver,
-    Recent,
-    Recorded,
-    Resume,
+    DedupWindow,
+    PeerInstance,
+    ReplicationReceiver,
+    RecentEntries,
+    RecorderResult,
+    PositionResponse,
     Routes,
-    Sender,
+    ReplicationSender,
     TopicRoute,
     encode,
     peer_of,
 )
-from server.storage.journal import Journal, Kind, Topic
+from server.storage.journal import Journal, JournalEntryKind, JournalTopic
 from server.storage.journal.format.layout import unpack_extras
 from tests.storage.journal.support import opened
 
@@ -42,7 +42,7 @@ class Destination:
         return self._journal.last_txid
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
@@ -52,7 +52,7 @@ class Destination:
     def highest(self) -> dict[int, int]:
         return {client: number for client, (number, _) in self._journal.sequences.items()}
 
-    def record(self, run: Columns, source: Peer) -> Recorded:
+    def record(self, run: BatchColumns, source: PeerInstance) -> RecorderResult:
         journal, txids = self._journal, []
         for place, data in enumerate(run.data):
             named, came, extras_length = run.name(place)
@@ -76,7 +76,7 @@ class Destination:
                 client_hash(source.name),
             )
             txids.append(txid)
-        return Recorded(len(txids), txids[0], txids[-1])
+        return RecorderResult(len(txids), txids[0], txids[-1])
 
 
 def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
@@ -88,25 +88,25 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
             source.append(orders, 7, number, BODY, sow_key=number, origin=user)
             source.append(orders, 8, 0, b"{}", correlation_id=b"c", given_key=b"k")
             source.append(other, 7, 0, b"{}")
-        source.append(orders, 7, 1500, b"[]", Kind.SOW_DELETE)
+        source.append(orders, 7, 1500, b"[]", JournalEntryKind.SOW_DELETE)
         assert source.commit()
         assert len(source.files) > 1
 
         recorder = Destination(destination)
-        receiver = Receiver("B", 1, Known(destination.last_sequence), Recent(), recorder)
+        receiver = ReplicationReceiver("B", 1, DedupWindow(destination.last_sequence), RecentEntries(), recorder)
         log = JournalSource(source, lambda _: True)
-        sender = Sender(log, "A>B", Routes([TopicRoute("json", "orders")]))
+        sender = ReplicationSender(log, "A>B", Routes([TopicRoute("json", "orders")]))
         begin = sender.connected(peer_of(Hello(2, "B", "B", "B/1", 1)))
-        for answer in receiver.begin(Peer("A", "A", "A/1", 1), begin, 0):
-            if isinstance(answer, Resume):
+        for answer in receiver.begin(PeerInstance("A", "A", "A/1", 1), begin, 0):
+            if isinstance(answer, PositionResponse):
                 sender.resume(answer)
             else:
                 sender.learn(answer)
-        reader = FrameReader(1 << 26)
+        reader = ReplicationFrameReader(1 << 26)
         while (batch := sender.pull(one.clock.now)) is not None:
             reader.feed(encode(batch, compress=True))
             frame = reader.next()
-            assert isinstance(frame, Batch)
+            assert isinstance(frame, ReplicationBatch)
             receiver.take(frame)
             assert destination.commit()
             ack = receiver.acknowledge(destination.durable_txid, lambda *_: True)

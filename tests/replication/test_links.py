@@ -9,38 +9,38 @@ import pytest
 
 from server.replication.core import (
     Ack,
-    Batch,
-    Begin,
-    Columns,
-    Conflict,
-    Cursor,
+    ReplicationBatch,
+    PositionRequest,
+    BatchColumns,
+    DuplicateConflict,
+    ReceiveCursor,
     Hop,
-    Kept,
-    Knowledge,
-    Known,
-    Peer,
-    ProtocolError,
-    Receiver,
-    Recent,
-    Recorded,
-    Resume,
+    EntryRoutingKey,
+    DedupState,
+    DedupWindow,
+    PeerInstance,
+    ReplicationProtocolError,
+    ReplicationReceiver,
+    RecentEntries,
+    RecorderResult,
+    PositionResponse,
     Routes,
-    Sender,
-    State,
+    ReplicationSender,
+    SenderState,
     TopicRoute,
-    lengthen,
+    append_hop,
 )
 from server.replication.core.ack_order import lane_of
-from server.storage.journal import Kind, Origin, Topic
+from server.storage.journal import JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import pack_extras
 from server.storage.journal.publisher_table import server_made_identity
 from tests.replication.batches import received
 from tests.replication.memory import Log
 
-ORDERS, OTHER = Topic("json", "orders"), Topic("json", "other")
+ORDERS, OTHER = JournalTopic("json", "orders"), JournalTopic("json", "other")
 ALL = Routes([TopicRoute("json", "orders")], [".*"])
 SECOND = 1_000_000
-PUBLISHED = [Kept(ORDERS, "")]
+PUBLISHED = [EntryRoutingKey(ORDERS, "")]
 
 
 class End:
@@ -49,18 +49,18 @@ class End:
     def __init__(self, name: str, began: int = 500) -> None:
         self.name = name
         self.log = Log(name, began)
-        self.known = Known(lambda client: self.log.sequences.get(client, 0))
-        self.recent = Recent()
+        self.known = DedupWindow(lambda client: self.log.sequences.get(client, 0))
+        self.recent = RecentEntries()
         self.room = 1 << 30
         self.receiver = self.new_receiver()
 
-    def new_receiver(self, cursor: Cursor | None = None) -> Receiver:
-        self.receiver = Receiver(self.name, self.log.began, self.known, self.recent, self, cursor)
+    def new_receiver(self, cursor: ReceiveCursor | None = None) -> ReplicationReceiver:
+        self.receiver = ReplicationReceiver(self.name, self.log.began, self.known, self.recent, self, cursor)
         return self.receiver
 
     @property
-    def peer(self) -> Peer:
-        return Peer(self.name, self.name, self.log.identity, self.log.began)
+    def peer(self) -> PeerInstance:
+        return PeerInstance(self.name, self.name, self.log.identity, self.log.began)
 
     @property
     def last_txid(self) -> int:
@@ -69,13 +69,13 @@ class End:
     def highest(self) -> dict[int, int]:
         return self.log.sequences
 
-    def record(self, run: Columns, source: Peer) -> Recorded:
+    def record(self, run: BatchColumns, source: PeerInstance) -> RecorderResult:
         recorded = self.log.take(run, source, self.room)
         self.room -= recorded.done
         return recorded
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
@@ -96,10 +96,10 @@ class Pair:
     def __init__(self, routes: Routes = ALL, most_under_way: int = 1 << 20) -> None:
         self.log = Log("A")
         self.destination = End("B")
-        self.sender = Sender(self.log, "A>B", routes, most_under_way=most_under_way)
+        self.sender = ReplicationSender(self.log, "A>B", routes, most_under_way=most_under_way)
 
     @property
-    def receiver(self) -> Receiver:
+    def receiver(self) -> ReplicationReceiver:
         return self.destination.receiver
 
     def publish(self, *numbers: int, body: bytes = b"{}", **more: Any) -> None:
@@ -110,20 +110,20 @@ class Pair:
     def connect(self) -> Any:
         begin = self.sender.connected(self.destination.peer)
         resumed = None
-        source, settled = Peer("A", "A", self.log.identity, 1000), self.destination.last_txid
+        source, settled = PeerInstance("A", "A", self.log.identity, 1000), self.destination.last_txid
         for frame in self.receiver.begin(source, begin, settled):
-            if isinstance(frame, Resume):
+            if isinstance(frame, PositionResponse):
                 resumed = self.sender.resume(frame)
             else:
                 resumed = self.sender.learn(frame)
         return resumed
 
-    def pull(self, now: int = 0, *, flush: bool = False) -> Batch | None:
+    def pull(self, now: int = 0, *, flush: bool = False) -> ReplicationBatch | None:
         """What is sent next, as it comes."""
         sent = self.sender.pull(now, flush=flush)
         return None if sent is None else received(sent)
 
-    def go(self, now: int = 0) -> list[Batch]:
+    def go(self, now: int = 0) -> list[ReplicationBatch]:
         """All that can be sent is, and is acknowledged."""
         batches = []
         while (batch := self.pull(now, flush=True)) is not None:
@@ -145,17 +145,17 @@ def test_a_new_destination_gets_everything_and_says_so() -> None:
     assert pair.destination.has() == [(7, 1), (7, 2), (7, 3)]
     assert pair.sender.resynchronized
     assert pair.sender.settled == pair.sender.stored == pair.log.last_txid
-    assert pair.receiver.cursor == Cursor("A>B", pair.log.last_txid)
+    assert pair.receiver.cursor == ReceiveCursor("A>B", pair.log.last_txid)
 
 
 def test_an_entry_keeps_its_name_its_extras_and_what_is_left_of_its_life() -> None:
     pair = Pair(Routes([TopicRoute("json", ".*")]))
     extras = pack_extras(b"correlation", b"key")
-    pair.log.append(ORDERS, 7, 3, b"{}" + extras, extras_length=len(extras), origin=Origin("bob"))
+    pair.log.append(ORDERS, 7, 3, b"{}" + extras, extras_length=len(extras), origin=JournalOrigin("bob"))
     pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=SECOND)
-    pair.log.append(Topic("json", "queue"), 0, 0, b"event", Kind.QUEUE_EVENT)
+    pair.log.append(JournalTopic("json", "queue"), 0, 0, b"event", JournalEntryKind.QUEUE_EVENT)
     pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=-100 * SECOND)
-    pair.publish(4, kind=Kind.SOW_DELETE)
+    pair.publish(4, kind=JournalEntryKind.SOW_DELETE)
     pair.connect()
     pair.go(now=5 * SECOND)
     rows = pair.destination.log.rows
@@ -169,8 +169,8 @@ def test_an_entry_keeps_its_name_its_extras_and_what_is_left_of_its_life() -> No
     assert pair.destination.log.data[0] == b"{}" + extras
     assert [row[12] for row in rows] == [0, 6, 0, 1, 0]
     assert [row[4] for row in rows] == [1000, 8, 0, 8, 1004]  # the txid, or who does not number
-    assert [row[14] for row in rows] == [1, 1, Kind.QUEUE_EVENT, 1, Kind.SOW_DELETE]
-    assert pair.destination.log.names.origins[rows[0][11]] == Origin("bob", "A")
+    assert [row[14] for row in rows] == [1, 1, JournalEntryKind.QUEUE_EVENT, 1, JournalEntryKind.SOW_DELETE]
+    assert pair.destination.log.names.origins[rows[0][11]] == JournalOrigin("bob", "A")
 
 
 def test_after_an_interruption_nothing_is_sent_again() -> None:
@@ -213,7 +213,7 @@ def test_a_destination_without_a_cursor_gets_the_difference() -> None:
 def test_what_the_destination_knows_and_has_not_stored_is_not_acknowledged() -> None:
     pair = Pair()
     pair.publish(1)
-    pair.destination.log.append(ORDERS, 7, 1, b"{}", origin=Origin("", "C"))
+    pair.destination.log.append(ORDERS, 7, 1, b"{}", origin=JournalOrigin("", "C"))
     pair.connect()
     batch = pair.pull()
     assert batch is not None
@@ -229,7 +229,7 @@ def test_another_log_of_the_same_name_is_another_stream() -> None:
     pair.connect()
     pair.go()
     pair.log = Log("A")  # its numbers are those of the old one
-    pair.sender = Sender(pair.log, "A'>B", ALL)
+    pair.sender = ReplicationSender(pair.log, "A'>B", ALL)
     pair.publish(*range(4, 10))
     assert pair.connect().by_difference
     pair.go()
@@ -239,7 +239,7 @@ def test_another_log_of_the_same_name_is_another_stream() -> None:
 def test_a_log_that_ends_before_the_cursor_is_gone_through_again() -> None:
     pair = Pair()
     pair.publish(4, 5)
-    pair.destination.new_receiver(Cursor("A>B", 5000))
+    pair.destination.new_receiver(ReceiveCursor("A>B", 5000))
     assert pair.connect().by_difference
     pair.go()
     assert pair.destination.has() == [(7, 4), (7, 5)]
@@ -249,7 +249,7 @@ def test_what_has_been_removed_from_the_log_is_told() -> None:
     pair = Pair()
     pair.publish(*range(1, 10))
     pair.log.remove_before(1005)
-    pair.destination.new_receiver(Cursor("A>B", 1001))
+    pair.destination.new_receiver(ReceiveCursor("A>B", 1001))
     assert pair.connect() == (1004, False, (1002, 1004))
     pair.go()
     assert pair.destination.has() == [(7, number) for number in range(6, 10)]
@@ -258,10 +258,10 @@ def test_what_has_been_removed_from_the_log_is_told() -> None:
 def test_journals_may_be_removed_while_a_destination_says_where_it_is() -> None:
     pair = Pair()
     pair.publish(*range(1, 10))
-    pair.destination.new_receiver(Cursor("A>B", 1001))
+    pair.destination.new_receiver(ReceiveCursor("A>B", 1001))
     begin = pair.sender.connected(pair.destination.peer)
-    (resume,) = pair.receiver.begin(Peer("A", "A", "A/1000", 1000), begin, 0)
-    assert isinstance(resume, Resume)
+    (resume,) = pair.receiver.begin(PeerInstance("A", "A", "A/1000", 1000), begin, 0)
+    assert isinstance(resume, PositionResponse)
     pair.log.remove_before(1005)
     assert pair.sender.resume(resume) == (1001, False, (1002, 1004))
     pair.go()
@@ -272,25 +272,25 @@ def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
     pair = Pair(Routes([TopicRoute("json", "orders")]))
     identity = server_made_identity(8, "B")
     for client, number, source_txid in ((7, 1, 100), (identity, 101, 8), (identity, 600, 8)):
-        pair.log.append(ORDERS, client, number, b"{}", 1, Origin("", "B"), source_txid, 1)
-    pair.log.append(ORDERS, 7, 9, b"{}", 1, Origin("", "C"), 5, 1)  # nothing lets that through
+        pair.log.append(ORDERS, client, number, b"{}", 1, JournalOrigin("", "B"), source_txid, 1)
+    pair.log.append(ORDERS, 7, 9, b"{}", 1, JournalOrigin("", "C"), 5, 1)  # nothing lets that through
     pair.log.durable = pair.log.last_txid
     pair.connect()
     pair.go()
     assert pair.destination.has() == [(7, 1), (identity, 101)]  # its log begins with entry 500
-    pair.log.append(ORDERS, 7, 2, b"{}", 1, Origin("", "B"), 501, 1)
+    pair.log.append(ORDERS, 7, 2, b"{}", 1, JournalOrigin("", "B"), 501, 1)
     pair.log.durable = pair.log.last_txid
     assert not sum(batch.entries for batch in pair.go()), "what comes from there now stays here"
 
 
 def test_filters_are_about_messages() -> None:
-    def is_wanted(topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+    def is_wanted(topic: JournalTopic, bodies: Sequence[bytes]) -> Sequence[bool]:
         return [b"yes" in body for body in bodies]
 
     pair = Pair(Routes([TopicRoute("json", "orders", is_wanted)]))
     pair.publish(1, body=b"yes")
     pair.publish(2, body=b"no")
-    pair.publish(3, body=b"no", kind=Kind.SOW_DELETE)
+    pair.publish(3, body=b"no", kind=JournalEntryKind.SOW_DELETE)
     pair.publish(4, body=b"yes", topic=OTHER)
     pair.connect()
     pair.go()
@@ -301,7 +301,7 @@ def test_filters_are_about_messages() -> None:
 def test_a_filter_that_fails_loses_nothing() -> None:
     fails = True
 
-    def fail(topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+    def fail(topic: JournalTopic, bodies: Sequence[bytes]) -> Sequence[bool]:
         if fails:
             raise OSError("not now")
         return [True] * len(bodies)
@@ -320,14 +320,14 @@ def test_two_messages_of_one_name_are_reported() -> None:
     pair = Pair()
     end = pair.destination
     txid = end.log.append(ORDERS, 7, 1, b"what B has")
-    end.recent.note(7, (1,), (end.log.rows[0][15],), (txid, txid), ORDERS, Origin())
-    end.new_receiver(Cursor("A>B", 999))
+    end.recent.note(7, (1,), (end.log.rows[0][15],), (txid, txid), ORDERS, JournalOrigin())
+    end.new_receiver(ReceiveCursor("A>B", 999))
     pair.publish(1, body=b"what A has")
     pair.publish(2)
     pair.connect()
     batch = pair.pull()
     assert batch is not None
-    assert end.receiver.take(batch) == (1, 1, [Conflict(7, 1, ORDERS)])
+    assert end.receiver.take(batch) == (1, 1, [DuplicateConflict(7, 1, ORDERS)])
 
 
 def test_a_log_that_is_full_holds_up_the_source_and_nothing_else() -> None:
@@ -366,7 +366,7 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
     paths = ["", "X", "", "X", "Y,X", ""]
     pair.connect()
     for number, path in enumerate(paths, 1):
-        pair.publish(number, origin=Origin("", path))
+        pair.publish(number, origin=JournalOrigin("", path))
         batch = pair.pull()
         assert batch is not None
         pair.receiver.take(batch)
@@ -375,7 +375,7 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
 
     def has(path: str) -> int:
         """Up to which entry the destination has those of a path."""
-        kinds = [Kept(ORDERS, path)]
+        kinds = [EntryRoutingKey(ORDERS, path)]
         return max(txid for txid in range(end + 1) if pair.sender.has(txid, kinds))
 
     for held, acked in (
@@ -383,13 +383,13 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
         ((1003, 1004), {"X": 1002, "Y,X": 1003}),
         ((), {}),
     ):
-        lacking = {(txid - 500, lengthen(paths[txid - 1000], Hop("A", "A"))) for txid in held}
+        lacking = {(txid - 500, append_hop(paths[txid - 1000], Hop("A", "A"))) for txid in held}
 
         def is_settled(
-            last: int, kinds: Collection[Kept], source: str, lacking: Any = lacking
+            last: int, kinds: Collection[EntryRoutingKey], source: str, lacking: Any = lacking
         ) -> bool:
             assert source == "A"
-            return not any(own <= last and Kept(ORDERS, path) in kinds for own, path in lacking)
+            return not any(own <= last and EntryRoutingKey(ORDERS, path) in kinds for own, path in lacking)
 
         ack = pair.receiver.acknowledge(pair.destination.last_txid, is_settled)
         assert ack == Ack(end, [(lane_of(path), txid) for path, txid in acked.items()])
@@ -410,7 +410,7 @@ def sending(pair: Pair) -> None:
     pair.sender.pull(0)
 
 
-LIES: dict[str, tuple[Callable[[Pair], None], Callable[[Sender], object], str]] = {
+LIES: dict[str, tuple[Callable[[Pair], None], Callable[[ReplicationSender], object], str]] = {
     "acks what was not sent": (sending, lambda s: s.acknowledge(Ack(1002)), "entry 1002"),
     "acks lanes in disorder": (
         sending,
@@ -428,30 +428,30 @@ LIES: dict[str, tuple[Callable[[Pair], None], Callable[[Sender], object], str]] 
         "not stored",
     ),
     "acks before it is sent anything": (asked, lambda s: s.acknowledge(Ack(999)), "nothing"),
-    "has more than there is": (asked, lambda s: s.resume(Resume(5000)), "entry 5000"),
-    "says twice where it is": (sending, lambda s: s.resume(Resume(999)), "not asked"),
-    "tells what it has unasked": (sending, lambda s: s.learn(Knowledge([], True)), "not asked"),
+    "has more than there is": (asked, lambda s: s.resume(PositionResponse(5000)), "entry 5000"),
+    "says twice where it is": (sending, lambda s: s.resume(PositionResponse(999)), "not asked"),
+    "tells what it has unasked": (sending, lambda s: s.learn(DedupState([], True)), "not asked"),
 }
 
 
 @pytest.mark.parametrize(("begin", "lie", "why"), LIES.values(), ids=LIES)
 def test_a_destination_that_lies_is_refused(
-    begin: Callable[[Pair], None], lie: Callable[[Sender], object], why: str
+    begin: Callable[[Pair], None], lie: Callable[[ReplicationSender], object], why: str
 ) -> None:
     pair = Pair()
     begin(pair)
-    with pytest.raises(ProtocolError, match=why):
+    with pytest.raises(ReplicationProtocolError, match=why):
         lie(pair.sender)
     assert not pair.sender.has(1000, PUBLISHED)
 
 
-def changed(batch: Batch, **columns: Any) -> Batch:
+def changed(batch: ReplicationBatch, **columns: Any) -> ReplicationBatch:
     """A batch with other columns."""
     assert batch.columns is not None
     return batch._replace(columns=batch.columns._replace(**columns))
 
 
-DAMAGE: dict[str, tuple[Callable[[Batch], Batch], str]] = {
+DAMAGE: dict[str, tuple[Callable[[ReplicationBatch], ReplicationBatch], str]] = {
     "leaves something out": (lambda b: b._replace(after=b.after + 1), "go on after 999"),
     "repeats something": (lambda b: b._replace(after=b.after - 1), "go on after 999"),
     "changes a body": (
@@ -475,19 +475,19 @@ DAMAGE: dict[str, tuple[Callable[[Batch], Batch], str]] = {
 
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE)
-def test_a_source_that_lies_is_refused(damage: Callable[[Batch], Batch], why: str) -> None:
+def test_a_source_that_lies_is_refused(damage: Callable[[ReplicationBatch], ReplicationBatch], why: str) -> None:
     pair = Pair()
     pair.publish(1, 2, 3)
     pair.connect()
     batch = pair.pull()
     assert batch is not None
-    with pytest.raises(ProtocolError, match=why):
+    with pytest.raises(ReplicationProtocolError, match=why):
         pair.receiver.take(damage(batch))
     assert not pair.destination.has()
 
 
 def test_a_source_that_was_not_heard_of_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="out of turn"):
-        End("B").receiver.take(Batch(999, 1000, None))
-    assert Sender(Log("A"), "A>B", ALL).state is State.APART
-    assert Begin("A>B", 1000, 999) == Sender(Log("A"), "A>B", ALL).connected(End("B").peer)
+    with pytest.raises(ReplicationProtocolError, match="out of turn"):
+        End("B").receiver.take(ReplicationBatch(999, 1000, None))
+    assert ReplicationSender(Log("A"), "A>B", ALL).state is SenderState.APART
+    assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).connected(End("B").peer)

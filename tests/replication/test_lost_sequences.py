@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from server.replication.core import Columns, Name
-from server.replication.core.columns import Same
-from server.replication.core.dedup_window import Known
-from server.replication.core.lost_sequences import MOST_UNKNOWN, Lost
-from server.storage.journal import Kind, Origin
+from server.replication.core import BatchColumns, SharedProperties
+from server.replication.core.columns import ConstantColumn
+from server.replication.core.dedup_window import DedupWindow
+from server.replication.core.lost_sequences import MAX_UNKNOWN_ENTRIES, LostSequences
+from server.storage.journal import JournalEntryKind, JournalOrigin
 from server.storage.journal.publisher_table import server_made_identity
 from tests.replication.basics import ORDERS
 
@@ -18,18 +18,18 @@ CLIENT = 7
 HIGHEST = 10
 
 
-def run(*numbers: int, first: int = 100, client: int = CLIENT, hash_: int = 0) -> Columns:
+def run(*numbers: int, first: int = 100, client: int = CLIENT, hash_: int = 0) -> BatchColumns:
     """Entries of one publisher, behind one another in the source's log."""
     count = len(numbers)
-    none = Same(0, count)
-    return Columns(
-        [Name(ORDERS, Origin())],
+    none = ConstantColumn(0, count)
+    return BatchColumns(
+        [SharedProperties(ORDERS, JournalOrigin())],
         none,
         range(first, first + count),
-        Same(client, count),
+        ConstantColumn(client, count),
         numbers,
-        Same(hash_, count),
-        Same(Kind.PUBLISH, count),
+        ConstantColumn(hash_, count),
+        ConstantColumn(JournalEntryKind.PUBLISH, count),
         none,
         none,
         none,
@@ -37,7 +37,7 @@ def run(*numbers: int, first: int = 100, client: int = CLIENT, hash_: int = 0) -
     )
 
 
-def told(lost: Lost) -> list[tuple[int, int]]:
+def told(lost: LostSequences) -> list[tuple[int, int]]:
     """What is noted, in order."""
     found: list[tuple[int, int]] = []
 
@@ -51,18 +51,18 @@ def told(lost: Lost) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def lost() -> Lost:
-    return Lost(Known(lambda client: HIGHEST if client == CLIENT else 0))
+def lost() -> LostSequences:
+    return LostSequences(DedupWindow(lambda client: HIGHEST if client == CLIENT else 0))
 
 
-def test_what_the_source_says_is_noted_once(lost: Lost) -> None:
+def test_what_the_source_says_is_noted_once(lost: LostSequences) -> None:
     lost.lose([(CLIENT, 12), (CLIENT, 15)], [(99, 100)], 0)
     lost.comes(run(11, 20), "A")
     assert told(lost) == [(12, 12), (15, 15)]
     assert told(lost) == []
 
 
-def test_what_cannot_be_noted_is_noted_later(lost: Lost) -> None:
+def test_what_cannot_be_noted_is_noted_later(lost: LostSequences) -> None:
     lost.lose([(CLIENT, 12)], [(99, 99)], 0)
     assert not lost.tell(lambda *_: False)
     assert told(lost) == [(12, 12)]
@@ -77,18 +77,18 @@ def test_what_cannot_be_noted_is_noted_later(lost: Lost) -> None:
         (1, (12,), [(11, 11)]),
         (2, (100,), [(11, 12), (98, 99)]),  # a publisher that skips numbers of its own accord
         (60, (100,), [(11, 99)]),
-        (1 << 40, (1 << 50,), [(11, 10 + MOST_UNKNOWN), ((1 << 50) - MOST_UNKNOWN, (1 << 50) - 1)]),
+        (1 << 40, (1 << 50,), [(11, 10 + MAX_UNKNOWN_ENTRIES), ((1 << 50) - MAX_UNKNOWN_ENTRIES, (1 << 50) - 1)]),
     ],
 )
 def test_what_is_skipped_may_be_lost(
-    lost: Lost, unknown: int, numbers: tuple[int, ...], expected: list[tuple[int, int]]
+    lost: LostSequences, unknown: int, numbers: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
     lost.lose((), [(101, 110)] if unknown else (), unknown)
     lost.comes(run(*numbers), "A")
     assert told(lost) == expected
 
 
-def test_who_has_gone_on_behind_it_lacks_nothing_more(lost: Lost) -> None:
+def test_who_has_gone_on_behind_it_lacks_nothing_more(lost: LostSequences) -> None:
     lost.lose((), [(105, 105)], 1)
     lost.comes(run(12, first=106), "A")
     assert told(lost) == [(11, 11)]
@@ -99,7 +99,7 @@ def test_who_has_gone_on_behind_it_lacks_nothing_more(lost: Lost) -> None:
     assert told(lost) == [(11, 12), (20, 21)]  # the highest number is what the log has
 
 
-def test_publishers_without_numbers_skip_nothing(lost: Lost) -> None:
+def test_publishers_without_numbers_skip_nothing(lost: LostSequences) -> None:
     lost.lose((), [(105, 105)], 1)
     identity = server_made_identity(CLIENT, "A")
     lost.comes(run(1 << 40, client=identity, hash_=CLIENT), "A")

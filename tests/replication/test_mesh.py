@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from server.replication.core.mesh import (
-    KEPT,
-    LONGEST,
-    MOST_INSTANCES,
+    REPORT_LIFETIME_US,
+    MAX_REPORT_TEXT_LENGTH,
+    MAX_INSTANCES,
     LinkReport,
     Mesh,
     Neighbour,
-    Report,
+    MeshReport,
 )
-from server.replication.core.router import MOST_IN_WORD
+from server.replication.core.router import MAX_PEER_MESSAGE_SIZE
 
 SECOND = 1_000_000
 
@@ -75,7 +75,7 @@ class Net:
         for word in words:
             self.words += 1
             self.bytes += len(word)
-            assert len(word) <= MOST_IN_WORD
+            assert len(word) <= MAX_PEER_MESSAGE_SIZE
             if self._random.random() >= self._losing:
                 self._carry(to, sender, self.meshes[to].receive(sender, word, self.now))
 
@@ -87,11 +87,11 @@ class Net:
         return set(self.meshes[name].reachable())
 
 
-def report(name: str, *neighbours: str, links: int = 1) -> Report:
+def report(name: str, *neighbours: str, links: int = 1) -> MeshReport:
     """What an instance says that is called so."""
     link = LinkReport("d", "p", "g", "sync", True, "replicating", 0, 0, 0, 0, 0, "")
     there = [Neighbour(one, one, f"{one}:8085", False, True) for one in neighbours]
-    return Report(name, 0, 0, name, "", False, there, [link] * links)
+    return MeshReport(name, 0, 0, name, "", False, there, [link] * links)
 
 
 def chain(length: int) -> list[tuple[str, str]]:
@@ -190,7 +190,7 @@ def test_what_nobody_has_heard_of_for_a_day_is_forgotten_by_all() -> None:
     net = Net(("A", "B"), ("B", "C"), ("A", "C"), ("C", "D"))
     net.later(10)
     net.kill("D")
-    net.now += KEPT - 10 * SECOND
+    net.now += REPORT_LIFETIME_US - 10 * SECOND
     net.later(1)
     assert "D" in net.knows("A")
     net.later(30)
@@ -273,30 +273,30 @@ def test_somebody_who_asks_again_and_again_is_answered_once() -> None:
 def test_invented_instances_are_bounded_and_make_room_for_real_ones() -> None:
     mesh = Mesh("A", 1)
     mesh.renew(report("A", "B"), 0)
-    invented = [f"x{number}" for number in range(3 * MOST_INSTANCES)]
+    invented = [f"x{number}" for number in range(3 * MAX_INSTANCES)]
     for name in invented:
         mesh.receive("B", tell(msgspec.structs.replace(report(name), number=1)), 0)
-    assert len(mesh.known) == MOST_INSTANCES
+    assert len(mesh.known) == MAX_INSTANCES
     for number in range(100):
         have = [(f"y{number}-{one}", 1, 1) for one in range(1000)]
         words = mesh.receive("B", msgspec.msgpack.encode((1, have)), 0)
-        assert sum(map(len, words)) < 2 * MOST_IN_WORD
+        assert sum(map(len, words)) < 2 * MAX_PEER_MESSAGE_SIZE
     mesh.receive("B", tell(msgspec.structs.replace(report("B", "C"), number=1)), 0)
     mesh.receive("B", tell(msgspec.structs.replace(report("C"), number=1)), 0)
     assert {"B", "C"} <= set(mesh.known)
-    assert len(mesh.known) == MOST_INSTANCES
+    assert len(mesh.known) == MAX_INSTANCES
 
 
 def test_what_is_too_much_for_a_report_is_left_out() -> None:
     mesh, other = Mesh("A", 1), Mesh("B", 2)
     link = LinkReport(
-        "d" * LONGEST, "p" * LONGEST, "g" * LONGEST, "sync", True, "", 0, 0, 0, 0, 0, ""
+        "d" * MAX_REPORT_TEXT_LENGTH, "p" * MAX_REPORT_TEXT_LENGTH, "g" * MAX_REPORT_TEXT_LENGTH, "sync", True, "", 0, 0, 0, 0, 0, ""
     )
     many = msgspec.structs.replace(report("A", *map(str, range(1000))), links=[link] * 1000)
     mesh.renew(many, 0)
     [want] = other.receive("A", mesh.have()[0], 0)
     [told] = mesh.receive("B", want, 0)
-    assert len(told) <= MOST_IN_WORD
+    assert len(told) <= MAX_PEER_MESSAGE_SIZE
     other.receive("A", told, 0)
     assert 10 < len(other.known["A"].report.links) <= 256
 

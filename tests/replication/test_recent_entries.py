@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.replication.core import Recent
-from server.storage.journal import Origin, Topic
+from server.replication.core import RecentEntries
+from server.storage.journal import JournalOrigin, JournalTopic
 
-TOPICS = [Topic("json", "orders"), Topic("json", "log")]
-ORIGINS = [Origin(), Origin("", "one")]
+TOPICS = [JournalTopic("json", "orders"), JournalTopic("json", "log")]
+ORIGINS = [JournalOrigin(), JournalOrigin("", "one")]
 
 
 @given(
@@ -27,10 +27,10 @@ ORIGINS = [Origin(), Origin("", "one")]
     st.integers(0, 800),
 )
 def test_each_is_found_where_it_is(
-    notes: list[tuple[int, int, int, bool, Topic, Origin]], behind: int
+    notes: list[tuple[int, int, int, bool, JournalTopic, JournalOrigin]], behind: int
 ) -> None:
-    recent = Recent()
-    model: dict[tuple[int, int], tuple[int, int, Topic, Origin]] = {}
+    recent = RecentEntries()
+    model: dict[tuple[int, int], tuple[int, int, JournalTopic, JournalOrigin]] = {}
     txid = 0
     for client, first, count, singly, topic, origin in notes:
         numbers = [
@@ -67,7 +67,7 @@ def test_each_is_found_where_it_is(
 
 
 def test_the_older_half_is_forgotten() -> None:
-    recent = Recent(1000)
+    recent = RecentEntries(1000)
     for number in range(1, 3001):
         recent.note_one(7, number, number, number, TOPICS[0], ORIGINS[0])
     assert recent.find(7, 1) is None

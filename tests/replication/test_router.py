@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.core import MOST_IN_WORD, Courier, Parcel, Word
+from server.replication.core import MAX_PEER_MESSAGE_SIZE, MeshRouter, RoutedMessage, PeerMessage
 
 SECOND = 1_000_000
 
@@ -13,7 +13,7 @@ class Net:
     """Instances, the links between them, and what has come."""
 
     def __init__(self, *links: str) -> None:
-        self.couriers = {name: Courier(name) for link in links for name in link}
+        self.couriers = {name: MeshRouter(name) for link in links for name in link}
         self.told: list[tuple[str, str, str, bytes]] = []
         self.carried = 0
         self.now = 0
@@ -33,7 +33,7 @@ class Net:
     def say(self, sender: str, to: str, body: bytes = b"hello") -> None:
         self.carry(sender, self.couriers[sender].send(to, "queue", body))
 
-    def carry(self, source: str, parcels: list[Parcel]) -> None:
+    def carry(self, source: str, parcels: list[RoutedMessage]) -> None:
         for peer, word in parcels:
             self.carried += 1
             received = self.couriers[peer].receive(word, source, self.now)
@@ -73,15 +73,15 @@ def test_what_cannot_have_come_this_way_is_dropped() -> None:
     net = Net("AB", "BC")
     courier = net.couriers["B"]
     cases = [
-        Word("C", [], 1, "queue", b""),
-        Word("C", ["A", "B"], 2, "queue", b""),
-        Word("C", ["X"], 3, "queue", b""),
-        Word("C", [*(str(number) for number in range(40)), "A"], 4, "queue", b""),
-        Word("C", ["A"], 5, "queue", bytes(MOST_IN_WORD + 1)),
+        PeerMessage("C", [], 1, "queue", b""),
+        PeerMessage("C", ["A", "B"], 2, "queue", b""),
+        PeerMessage("C", ["X"], 3, "queue", b""),
+        PeerMessage("C", [*(str(number) for number in range(40)), "A"], 4, "queue", b""),
+        PeerMessage("C", ["A"], 5, "queue", bytes(MAX_PEER_MESSAGE_SIZE + 1)),
     ]
     for word in cases:
         assert courier.receive(word, "A", 0) == ([], ""), word
-    word = Word("C", ["A"], 6, "queue", b"")
+    word = PeerMessage("C", ["A"], 6, "queue", b"")
     assert [peer for peer, _ in courier.receive(word, "A", 0).parcels] == ["C"]
     assert courier.receive(word, "A", 0).parcels == []
 

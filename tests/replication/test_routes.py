@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.core import Hop, Routes, TopicRoute, hops, lengthen
-from server.replication.core.routes import Way
-from server.storage.journal import Topic
+from server.replication.core import Hop, Routes, TopicRoute, hops, append_hop
+from server.replication.core.routes import LinkRoute
+from server.storage.journal import JournalTopic
 
-ORDERS = Topic("json", "orders")
+ORDERS = JournalTopic("json", "orders")
 
 CASES = {
     "published here": ("", True, True),
@@ -24,8 +24,8 @@ CASES = {
 @pytest.mark.parametrize(("path", "goes", "returns"), CASES.values(), ids=CASES)
 def test_where_entries_go_by_their_path(path: str, goes: bool, returns: bool) -> None:
     routes = Routes([TopicRoute("json", "orders")], ["^North$"])
-    assert (Way(routes, "B").goes(ORDERS, path) == ()) == goes
-    assert (Way(routes, "B", returns=True).goes(ORDERS, path) == ()) == returns
+    assert (LinkRoute(routes, "B").goes(ORDERS, path) == ()) == goes
+    assert (LinkRoute(routes, "B", returns=True).goes(ORDERS, path) == ()) == returns
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_where_entries_go_by_their_path(path: str, goes: bool, returns: bool) ->
 )
 def test_where_entries_go_by_their_topic(message_type: str, name: str, goes: bool) -> None:
     routes = Routes([TopicRoute("json", "orders"), TopicRoute("json", "^/eu/")])
-    assert routes.takes(Topic(message_type, name)) == goes
+    assert routes.takes(JournalTopic(message_type, name)) == goes
 
 
 def test_a_topic_without_a_filter_among_those_that_match_takes_all() -> None:
-    def nothing(topic: Topic, bodies: object) -> list[bool]:
+    def nothing(topic: JournalTopic, bodies: object) -> list[bool]:
         return []
 
     filtered = TopicRoute("json", "orders", nothing)
@@ -56,6 +56,6 @@ def test_a_topic_without_a_filter_among_those_that_match_takes_all() -> None:
     "hop", [Hop("A", "A"), Hop("A", "North"), Hop("a,b@c%", "100% %2C"), Hop("ä b", "@")]
 )
 def test_names_of_any_kind_are_on_a_path(hop: Hop) -> None:
-    path = lengthen(lengthen("", hop), Hop("last", "last"))
+    path = append_hop(append_hop("", hop), Hop("last", "last"))
     assert hops(path) == (hop, Hop("last", "last"))
     assert hops("") == ()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from server.expressions import BUILTINS, Kind, parse
-from server.security.bound_identity import BoundPermits
+from server.expressions import BUILTINS, ContextKind, parse
+from server.security.bound_identity import PermitBinder
 from server.security.permissions import UNLIMITED, Permit
 
 
@@ -21,7 +21,7 @@ class Somebody:
 
 
 def permit(text: str) -> Permit:
-    return Permit(True, filter=parse(text, Kind.FILTER, BUILTINS), filter_text=text)
+    return Permit(True, filter=parse(text, ContextKind.FILTER, BUILTINS), filter_text=text)
 
 
 @pytest.mark.parametrize(
@@ -39,24 +39,24 @@ def test_functions_of_the_client_are_those_of_who_has_the_permit(
     text: str, bound: str | None
 ) -> None:
     given = permit(text)
-    found = BoundPermits(Somebody()).bind(given)
+    found = PermitBinder(Somebody()).bind(given)
     if bound is None:
         assert found is given
     else:
-        assert found.filter == parse(bound, Kind.FILTER, BUILTINS)
-        assert parse(found.filter_text, Kind.FILTER, BUILTINS) == found.filter
+        assert found.filter == parse(bound, ContextKind.FILTER, BUILTINS)
+        assert parse(found.filter_text, ContextKind.FILTER, BUILTINS) == found.filter
 
 
 def test_who_has_no_name_has_none() -> None:
     """NULL, which equals nothing."""
-    found = BoundPermits(Somebody(user="")).bind(permit("/owner = USER()"))
+    found = PermitBinder(Somebody(user="")).bind(permit("/owner = USER()"))
     assert found.filter_text == "/owner = NULL"
 
 
 def test_a_permit_is_bound_once_for_whoever_it_is() -> None:
     """Who it is may change until the logon."""
     somebody = Somebody(user="")
-    permits, given = BoundPermits(somebody), permit("/owner = USER()")
+    permits, given = PermitBinder(somebody), permit("/owner = USER()")
     assert permits.bind(UNLIMITED) is UNLIMITED
     assert permits.bind(given) is permits.bind(given)
     somebody.user = "bob"

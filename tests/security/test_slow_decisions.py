@@ -15,8 +15,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from server.security import async_worker as desk_module
-from server.security.async_worker import Desk
-from server.security.authentication import MOST_CHALLENGES
+from server.security.async_worker import AsyncWorker
+from server.security.authentication import MAX_CHALLENGES
 from tests.support.forked import Prepare
 from tests.support.raw import RawPeer
 from tests.support.server import (
@@ -305,11 +305,11 @@ def test_what_came_after_a_logon_is_obeyed_although_its_sender_has_gone(house: H
 def test_a_logon_has_so_many_challenges(house: House) -> None:
     """A module and a client that never come to an end are cut off."""
     with house.server.connect() as peer:
-        for _ in range(MOST_CHALLENGES):
+        for _ in range(MAX_CHALLENGES):
             assert peer.ask(logon("ann", "ask"))["status"] == "retry"
         ack = peer.ask(logon("ann", "ask"))
         assert (ack["status"], ack["reason"]) == ("failure", "auth failure")
-        assert ack["detail"] == f"{MOST_CHALLENGES} challenges were not enough"
+        assert ack["detail"] == f"{MAX_CHALLENGES} challenges were not enough"
         assert peer.is_disconnected()
 
 
@@ -340,7 +340,7 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The limit counts all the same; how such a module may end afterwards concerns nobody."""
-    monkeypatch.setattr(desk_module, "LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(desk_module, "DECISION_TIMEOUT_S", 0.05)
     is_over = threading.Event()
 
     async def stubborn() -> str:
@@ -356,7 +356,7 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
         raise SystemExit("no")
 
     async def ask() -> None:
-        desk = Desk()
+        desk = AsyncWorker()
 
         async def answer(make: Callable[[], Coroutine[None, None, str]]) -> str:
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -373,7 +373,7 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
 
 def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given up once or twice, while it waits, is worked on, or after its answer."""
-    monkeypatch.setattr(desk_module, "MOST_WAITING", 2)
+    monkeypatch.setattr(desk_module, "MAX_QUEUED_DECISIONS", 2)
 
     async def never() -> str:
         await asyncio.Event().wait()
@@ -383,7 +383,7 @@ def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyP
         return "yes"
 
     async def ask() -> None:
-        desk = Desk()
+        desk = AsyncWorker()
         for _ in range(5):
             first, second = (desk.ask(never, str) for _ in range(2))
             full = desk.ask(at_once, str)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from server.expressions import BUILTINS
-from server.security.async_worker import Desk
-from server.security.authentication import Credentials, Origin
-from server.security.deferred import Pending
+from server.security.async_worker import AsyncWorker
+from server.security.authentication import LogonCredentials, LogonOrigin
+from server.security.deferred import AnswerFuture
 from server.security.users.files import UsersFile
 from server.security.users.password_checks import PasswordChecks
 from server.security.users.password_hashes import read_hash
@@ -265,11 +265,11 @@ def test_the_same_credentials_are_checked_once() -> None:
     """Those who come meanwhile wait for the same check; after that there is nothing to wait for."""
 
     async def run() -> None:
-        checks, expected = PasswordChecks(Desk()), read_hash(hashed("secret", 12))
-        ann, bob = (Credentials(name, "secret", explicit=True) for name in ("ann", "bob"))
+        checks, expected = PasswordChecks(AsyncWorker()), read_hash(hashed("secret", 12))
+        ann, bob = (LogonCredentials(name, "secret", explicit=True) for name in ("ann", "bob"))
         problems: list[str] = []
         first = checks.check(ann, expected, problems.append)
-        assert isinstance(first, Pending)
+        assert isinstance(first, AnswerFuture)
         assert checks.check(ann, expected, problems.append) is first
         assert checks.check(bob, expected, problems.append) is not first
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
@@ -277,9 +277,9 @@ def test_the_same_credentials_are_checked_once() -> None:
         assert await answer is True
         assert checks.check(ann, expected, problems.append) is True
         other = read_hash(hashed("other", 12))
-        assert isinstance(checks.check(ann, other, problems.append), Pending)
+        assert isinstance(checks.check(ann, other, problems.append), AnswerFuture)
         checks.forget()
-        assert isinstance(checks.check(ann, expected, problems.append), Pending)
+        assert isinstance(checks.check(ann, expected, problems.append), AnswerFuture)
         assert not problems
 
     asyncio.run(run())
@@ -289,18 +289,18 @@ def test_addresses_take_turns() -> None:
     """Somebody at another address is decided on before what one address has sent at once."""
 
     async def run() -> None:
-        checks, expected = PasswordChecks(Desk()), read_hash(hashed("secret", 14))
+        checks, expected = PasswordChecks(AsyncWorker()), read_hash(hashed("secret", 14))
         order: list[str] = []
         every = []
         for place, number in [
             *(("10.0.0.1:1000", number) for number in range(30)),
             ("10.0.0.2:1000", 0),
         ]:
-            shown = Credentials(
-                "ann", f"{place} {number}", explicit=True, origin=Origin(address=place)
+            shown = LogonCredentials(
+                "ann", f"{place} {number}", explicit=True, origin=LogonOrigin(address=place)
             )
             pending = checks.check(shown, expected, order.append)
-            assert isinstance(pending, Pending)
+            assert isinstance(pending, AnswerFuture)
             answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             every.append(answer)
 
@@ -320,7 +320,7 @@ def test_addresses_take_turns() -> None:
 def test_whom_nobody_knows_costs_as_much_as_others(tmp_path: Path) -> None:
     text = USERS.replace('"ANN"', f'"{hashed("ann", 9)}"').replace('"BOB"', f'"{hashed("b", 9)}"')
     path = write_users(tmp_path, text)
-    file = UsersFile(str(path), BUILTINS, Desk(), RecordingLog())
+    file = UsersFile(str(path), BUILTINS, AsyncWorker(), RecordingLog())
     assert file.nobody.cost.ln == 9
 
 

@@ -16,8 +16,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from server.statistics.history import History
-from server.statistics.recorder import Recording
+from server.statistics.history import StatisticsHistory
+from server.statistics.recorder import StatisticsRecorder
 from tests.statistics.support import NOON, Clients, Writing, kept, take
 
 _TIMES: Final = 600
@@ -46,7 +46,7 @@ def _keep(path: str) -> None:
     with kept(path, PrintingLog()) as keeper:
         for at in count(round(time.time() - NOON)):
             taken = take(keeper, clients.sample(at, _present(at))).timestamp
-            asked = keeper.ask(partial(History.timestamps, first=taken, last=taken))
+            asked = keeper.ask(partial(StatisticsHistory.timestamps, first=taken, last=taken))
             with suppress(sqlite3.Error):  # the file may be changed for another
                 print(*asked.result(), flush=True)
 
@@ -57,7 +57,7 @@ def _hurry(path: str, rows: int = 0) -> None:
     def clock() -> float:
         return _TIMES * time.monotonic()
 
-    writing = Writing(Recording(path, PrintingLog(), clock=clock))
+    writing = Writing(StatisticsRecorder(path, PrintingLog(), clock=clock))
     database = writing.recording.database
     if rows:
         database.connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from server.statistics.rates import Rates
-from server.statistics.recorder import Recording
+from server.statistics.rates import SampleRates
+from server.statistics.recorder import StatisticsRecorder
 from server.statistics.resources import CLIENTS
-from server.statistics.sample import Entry, Sample, Snapshot
-from server.statistics.schema import Resource, Type, Value
-from server.statistics.statistics_thread import Keeper
-from server.util.log_protocol import Log
+from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSnapshot
+from server.statistics.schema import Resource, ColumnType, StatisticValue
+from server.statistics.statistics_thread import StatisticsThread
+from server.util.log_protocol import ServerLog
 from tests.engine.support import RecordingLog
 from tests.support.waiting import wait_until
 
@@ -26,40 +26,40 @@ LATER: Final = 1_000
 """Seconds after noon, when it is for keepers."""
 
 
-def fixed(resource: Resource, name: str) -> tuple[Value, ...]:
+def fixed(resource: Resource, name: str) -> tuple[StatisticValue, ...]:
     """The values of an entry that never change."""
-    return tuple(name if one.type is Type.TEXT else len(name) for one in resource.fixed)
+    return tuple(name if one.type is ColumnType.TEXT else len(name) for one in resource.fixed)
 
 
-def moving(resource: Resource, number: int) -> tuple[Value, ...]:
+def moving(resource: Resource, number: int) -> tuple[StatisticValue, ...]:
     """The values that a source gives, all of them the same number."""
-    values: dict[Type, Value] = {
-        Type.TEXT: str(number),
-        Type.INTEGER: number,
-        Type.REAL: number + 0.5,
+    values: dict[ColumnType, StatisticValue] = {
+        ColumnType.TEXT: str(number),
+        ColumnType.INTEGER: number,
+        ColumnType.REAL: number + 0.5,
     }
     return tuple(values[one.type] for one in resource.given)
 
 
-def sample(at: float, entries: Mapping[Resource, Sequence[Entry]]) -> Sample:
+def sample(at: float, entries: Mapping[Resource, Sequence[StatisticsEntry]]) -> StatisticsSample:
     """A sample that is taken some seconds after noon."""
-    return Sample(NOON + at, at, {one.path: list(found) for one, found in entries.items()})
+    return StatisticsSample(NOON + at, at, {one.path: list(found) for one, found in entries.items()})
 
 
 @dataclass
 class Clients:
     """Clients that come and go, with the values that they have at a moment."""
 
-    _fixed: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    _fixed: dict[str, tuple[StatisticValue, ...]] = field(default_factory=dict)
 
-    def sample(self, at: float, counts: Mapping[str, int]) -> Sample:
+    def sample(self, at: float, counts: Mapping[str, int]) -> StatisticsSample:
         """A sample in which there are some clients, each with a number."""
         for name in [one for one in self._fixed if one not in counts]:
             del self._fixed[name]
         for name in counts:
             self._fixed.setdefault(name, fixed(CLIENTS, f"{name} since {at}"))
         entries = [
-            Entry(name, self._fixed[name], moving(CLIENTS, count)) for name, count in counts.items()
+            StatisticsEntry(name, self._fixed[name], moving(CLIENTS, count)) for name, count in counts.items()
         ]
         return sample(at, {CLIENTS: entries})
 
@@ -68,10 +68,10 @@ class Clients:
 class Writing:
     """Writes samples to a recording, on the thread of the test."""
 
-    recording: Recording
-    rates: Rates = field(default_factory=Rates)
+    recording: StatisticsRecorder
+    rates: SampleRates = field(default_factory=SampleRates)
 
-    def write(self, one: Sample) -> Snapshot:
+    def write(self, one: StatisticsSample) -> StatisticsSnapshot:
         """Write a sample; gives what it comes to."""
         snapshot = self.rates.complete(one)
         self.recording.write(one.entries, snapshot)
@@ -81,7 +81,7 @@ class Writing:
 @contextmanager
 def recorded(path: Path | str, log: RecordingLog | None = None) -> Iterator[Writing]:
     """A recording, closed in the end."""
-    recording = Recording(str(path), log or RecordingLog())
+    recording = StatisticsRecorder(str(path), log or RecordingLog())
     try:
         yield Writing(recording)
     finally:
@@ -89,9 +89,9 @@ def recorded(path: Path | str, log: RecordingLog | None = None) -> Iterator[Writ
 
 
 @contextmanager
-def kept(path: Path | str, log: Log | None = None) -> Iterator[Keeper]:
+def kept(path: Path | str, log: ServerLog | None = None) -> Iterator[StatisticsThread]:
     """A keeper that runs, closed in the end; for it the time is always the same."""
-    keeper = Keeper(str(path), 1000, log or RecordingLog(), clock=lambda: NOON + LATER)
+    keeper = StatisticsThread(str(path), 1000, log or RecordingLog(), clock=lambda: NOON + LATER)
     keeper.start()
     try:
         yield keeper
@@ -99,7 +99,7 @@ def kept(path: Path | str, log: Log | None = None) -> Iterator[Keeper]:
         keeper.close()
 
 
-def take(keeper: Keeper, one: Sample) -> Snapshot:
+def take(keeper: StatisticsThread, one: StatisticsSample) -> StatisticsSnapshot:
     """Hand a keeper a sample, and wait until it has become a snapshot."""
     told = threading.Event()
     stop = keeper.watch(lambda _: told.set())

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from server.statistics.collector import SLICE_SECONDS, Collector
+from server.statistics.collector import SLICE_SECONDS, StatisticsCollector
 from server.statistics.resources import API, QUERIES
-from server.statistics.sample import Entry, Sample
+from server.statistics.sample import StatisticsEntry, StatisticsSample
 from server.statistics.schema import Resource
 from tests.engine.support import Core
 
@@ -21,12 +21,12 @@ class Numbers:
         self.count = count
         self.fails_after = fails_after
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for number in range(self.count):
             if number == self.fails_after:
                 raise RuntimeError("no more")
-            yield Entry(str(number), (), (number,))
+            yield StatisticsEntry(str(number), (), (number,))
 
 
 class Collecting:
@@ -37,9 +37,9 @@ class Collecting:
     """
 
     def __init__(self, core: Core, *sources: Numbers) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[StatisticsSample] = []
         turns, clock = core.engine.turns, core.clock
-        self.collector = Collector(
+        self.collector = StatisticsCollector(
             1.0,
             self.samples.append,
             turns,

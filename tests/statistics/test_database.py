@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from server.statistics.history import PAGE
 from server.statistics.layout import RECORDED
-from server.statistics.recorder import Recording
+from server.statistics.recorder import StatisticsRecorder
 from server.statistics.resources import CLIENTS, LIFETIMES, RESOURCES, SOW
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.timestamps import from_unix
 from tests.engine.support import RecordingLog
 from tests.support.chances import examples
@@ -85,14 +85,14 @@ def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> None
 def test_an_index_on_static_id_stays_once_it_is_there(tmp_path: Path) -> None:
     path, index = tmp_path / "stats.db", "AMPERAGE_ICLIENTS_STATIC_ID"
     for indexed, expected in ((False, False), (True, True), (False, True)):
-        Recording(str(path), RecordingLog(), indexed=indexed).close()
+        StatisticsRecorder(str(path), RecordingLog(), indexed=indexed).close()
         assert (index in names(path)) == expected
 
 
 def test_a_snapshot_is_read_back_as_it_was(tmp_path: Path) -> None:
     with recorded(tmp_path / "stats.db") as writing:
         taken = {
-            one: [Entry("x", fixed(one, "name"), moving(one, 7))]
+            one: [StatisticsEntry("x", fixed(one, "name"), moving(one, 7))]
             for one in RESOURCES
             if one != LIFETIMES
         }
@@ -113,7 +113,7 @@ def test_what_has_no_number_is_no_number_in_sql(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
     nothing = tuple("" for _ in SOW.given)
     with recorded(path) as writing:
-        one = writing.write(sample(0, {SOW: [Entry("x", fixed(SOW, "x"), nothing)]}))
+        one = writing.write(sample(0, {SOW: [StatisticsEntry("x", fixed(SOW, "x"), nothing)]}))
         [(_, value)] = writing.recording.history.values(SOW, "x", "valid_keys")
         assert value == ""
         found = writing.recording.history.snapshot(one.timestamp)
@@ -145,8 +145,8 @@ def test_entries_go_on_after_a_restart_and_new_ones_do_not(tmp_path: Path) -> No
     path = tmp_path / "stats.db"
     for life in range(3):
         with recorded(path) as writing:
-            same = Entry("orders", fixed(SOW, "orders"), moving(SOW, life))
-            other = Entry("trades", fixed(SOW, f"trades {life}"), moving(SOW, life))
+            same = StatisticsEntry("orders", fixed(SOW, "orders"), moving(SOW, life))
+            other = StatisticsEntry("trades", fixed(SOW, f"trades {life}"), moving(SOW, life))
             writing.write(sample(life, {SOW: [same, other]}))
             values = writing.recording.history.values(SOW, "orders", "valid_keys")
             assert [value for _, value in values] == [*range(life + 1)]
@@ -159,7 +159,7 @@ def test_entries_go_on_after_a_restart_and_new_ones_do_not(tmp_path: Path) -> No
 
 def test_two_entries_with_one_id_count_as_the_last_of_them(tmp_path: Path) -> None:
     path = tmp_path / "stats.db"
-    both = [Entry("x", fixed(SOW, name), moving(SOW, 5)) for name in ("one", "other")]
+    both = [StatisticsEntry("x", fixed(SOW, name), moving(SOW, 5)) for name in ("one", "other")]
     with recorded(path) as writing:
         for at in range(3):
             writing.write(sample(at, {SOW: both}))

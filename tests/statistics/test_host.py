@@ -17,10 +17,10 @@ from server.statistics.host_resources import (
 )
 from server.statistics.process import process_sources
 from server.statistics.resources import CPU, MEMORY
-from server.statistics.sample import Source
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsSource
+from server.statistics.schema import Resource, StatisticValue
 
-Figures = dict[str, dict[str, Value]]
+Figures = dict[str, dict[str, StatisticValue]]
 
 
 class Host:
@@ -37,7 +37,7 @@ class Host:
         def clock() -> float:
             return self.now
 
-        self._sources: dict[str, Source] = {
+        self._sources: dict[str, StatisticsSource] = {
             source.resource.path: source
             for source in [*host_sources(directory, clock), *process_sources(directory, clock)]
         }

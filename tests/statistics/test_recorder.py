@@ -18,7 +18,7 @@ import pytest
 
 from server.statistics.history import lifetimes
 from server.statistics.layout import SAMPLES
-from server.statistics.recorder import RETRY_SECONDS, Recording
+from server.statistics.recorder import RETRY_SECONDS, StatisticsRecorder
 from server.statistics.resources import CLIENTS
 from tests.engine.support import RecordingLog
 from tests.support.modes import bound_by_modes
@@ -37,10 +37,10 @@ class Recorded:
         self.log = RecordingLog()
         self.stamps: list[int] = []
         self._clients = Clients()
-        self._writing = Writing(Recording(str(path), self.log, clock=lambda: self.now))
+        self._writing = Writing(StatisticsRecorder(str(path), self.log, clock=lambda: self.now))
 
     @property
-    def recording(self) -> Recording:
+    def recording(self) -> StatisticsRecorder:
         return self._writing.recording
 
     def write(self) -> None:
@@ -56,7 +56,7 @@ class Recorded:
         self.recording.close()
         with closing(sqlite3.connect(self.path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        again = Recording(str(self.path), self.log)
+        again = StatisticsRecorder(str(self.path), self.log)
         assert again.is_in_place
         found = again.history.values(CLIENTS, "1", "bytes_in")
         assert found == list(zip(self.stamps, range(len(self.stamps)), strict=True))

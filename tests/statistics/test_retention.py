@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.statistics.database import Database
+from server.statistics.database import StatisticsDatabase
 from server.statistics.layout import LIVES, RECORDED, SAMPLES
 from server.statistics.resources import CLIENTS
-from server.statistics.retention import Retention, Thinning, remove
+from server.statistics.retention import RetentionLimits, SampleRetention, remove
 from server.statistics.timestamps import from_unix
 from tests.support.chances import examples
 
@@ -23,11 +23,11 @@ MINUTE: Final = 60_000
 HOUR: Final = 60 * MINUTE
 START: Final = from_unix(NOON)
 
-SMALL: Final = Retention(((0, 2 * MINUTE), (MINUTE, 2 * HOUR), (HOUR, 5 * HOUR)), 1 << 40)
+SMALL: Final = RetentionLimits(((0, 2 * MINUTE), (MINUTE, 2 * HOUR), (HOUR, 5 * HOUR)), 1 << 40)
 
 
-def thin_out(database: Database, now: int, retention: Retention = SMALL) -> None:
-    thinning = Thinning(database, retention)
+def thin_out(database: StatisticsDatabase, now: int, retention: RetentionLimits = SMALL) -> None:
+    thinning = SampleRetention(database, retention)
     while thinning.step(now):
         pass
 
@@ -62,7 +62,7 @@ def test_what_is_left_is_the_last_of_each_time(offsets: list[int], looks: list[i
         _check_nothing_is_left_over(database, stamps)
 
 
-def _check_nothing_is_left_over(database: Database, stamps: list[int]) -> None:
+def _check_nothing_is_left_over(database: StatisticsDatabase, stamps: list[int]) -> None:
     def column(query: str) -> list[int]:
         return [one for (one,) in database.connection.execute(query)]
 
@@ -118,7 +118,7 @@ def _many(writing: Writing, count: int) -> Iterator[int]:
 def test_a_database_that_is_too_large_is_thinned_out_earlier(most_bytes: int) -> None:
     with recorded(":memory:") as writing:
         database = writing.recording.database
-        thinning = Thinning(database, Retention(SMALL.tiers, most_bytes))
+        thinning = SampleRetention(database, RetentionLimits(SMALL.tiers, most_bytes))
         largest = 0
         for timestamp in _many(writing, 1000):
             while thinning.step(timestamp):

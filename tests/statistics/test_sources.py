@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from server.statistics.resources import CLIENTS, SOW, SUBSCRIPTIONS
-from server.statistics.sample import Entry, Source
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsEntry, StatisticsSource
+from server.statistics.schema import Resource, StatisticValue
 from server.statistics.sources.clients import ClientsSource
 from server.statistics.sources.names import topic_ids
 from server.statistics.sources.processors import ProcessorsSource
@@ -24,13 +24,13 @@ def core() -> Core:
     return Core()
 
 
-def values(resource: Resource, entry: Entry) -> Mapping[str, Value]:
+def values(resource: Resource, entry: StatisticsEntry) -> Mapping[str, StatisticValue]:
     """The values of an entry that a source gives, by name."""
     names = [field.name for field in (*resource.fixed, *resource.given)]
     return dict(zip(names, (*entry.fixed, *entry.moving), strict=True))
 
 
-def taken(source: Source) -> dict[str, Mapping[str, Value]]:
+def taken(source: StatisticsSource) -> dict[str, Mapping[str, StatisticValue]]:
     """The entries of a source, by id."""
     return {entry.id: values(source.resource, entry) for entry in source.entries()}
 
@@ -69,7 +69,7 @@ def test_records_that_are_there_at_the_start_do_not_count(core: Core) -> None:
     source = SowSource(core.engine.stores, core.engine.topics, core.clock.elapsed)
     counts = "insert_count", "update_count", "delete_count", "valid_keys"
 
-    def counted() -> tuple[Value, ...]:
+    def counted() -> tuple[StatisticValue, ...]:
         found = taken(source)["records!json"]
         return tuple(found[name] for name in counts)
 
@@ -127,7 +127,7 @@ def test_subscriptions_that_come_and_go_are_noticed(core: Core) -> None:
     def subscribe(number: int) -> None:
         peers[number % 3].send({"c": "subscribe", "t": f"t{number}", "sub_id": str(number)})
 
-    def there() -> set[Value]:
+    def there() -> set[StatisticValue]:
         entries = list(source.entries())
         assert len({entry.id for entry in entries}) == len(entries)
         return {values(SUBSCRIPTIONS, entry)["topic"] for entry in entries}

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from server.statistics.history import History
+from server.statistics.history import StatisticsHistory
 from server.statistics.host_resources import HOST_CPUS
-from server.statistics.reader import MOST_QUESTIONS, BusyError
+from server.statistics.reader import MAX_PENDING_HISTORY_QUERIES, ReaderBusyError
 from server.statistics.resources import CLIENTS, LIFETIMES, STATISTICS
-from server.statistics.sample import Entry
-from server.statistics.schema import Resource, Value
-from server.statistics.statistics_thread import Keeper
+from server.statistics.sample import StatisticsEntry
+from server.statistics.schema import Resource, StatisticValue
+from server.statistics.statistics_thread import StatisticsThread
 from tests.engine.support import RecordingLog
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
@@ -28,12 +28,12 @@ from .support import LATER, NOON, Clients, kept, take
 class Held:
     """Keeps a keeper's thread busy with a question."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: StatisticsThread) -> None:
         self._begun, self._end = threading.Event(), threading.Event()
         self.answer = keeper.ask(self._hold)
         assert self._begun.wait(WAIT_SECONDS)
 
-    def _hold(self, _history: History) -> None:
+    def _hold(self, _history: StatisticsHistory) -> None:
         self._begun.set()
         assert self._end.wait(WAIT_SECONDS)
 
@@ -41,7 +41,7 @@ class Held:
         self._end.set()
 
 
-def named(resource: Resource, values: tuple[Value, ...]) -> dict[str, Value]:
+def named(resource: Resource, values: tuple[StatisticValue, ...]) -> dict[str, StatisticValue]:
     return dict(zip((one.name for one in resource.fields), values, strict=True))
 
 
@@ -62,7 +62,7 @@ def test_the_thread_counts_what_it_does() -> None:
     with kept(":memory:") as keeper:
         for at in range(3):
             latest = take(keeper, clients.sample(at, {"1": 5}))
-            keeper.ask(History.timestamps).result(WAIT_SECONDS)
+            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         [values] = latest.entries[STATISTICS.path].values()
         found = named(STATISTICS, values)
         assert (found["file_name"], found["interval"], found["file_size"]) == (":memory:", 1000, 0)
@@ -102,9 +102,9 @@ def test_when_samples_come_too_fast_the_oldest_is_dropped() -> None:
 def test_questions_are_refused_when_too_many_wait() -> None:
     with kept(":memory:") as keeper:
         held = Held(keeper)
-        waiting = [keeper.ask(History.timestamps) for _ in range(MOST_QUESTIONS)]
-        with pytest.raises(BusyError):
-            keeper.ask(History.timestamps).result(WAIT_SECONDS)
+        waiting = [keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)]
+        with pytest.raises(ReaderBusyError):
+            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         assert waiting[0].cancel()
         held.release()
         assert waiting[-1].result(WAIT_SECONDS) == []
@@ -115,9 +115,9 @@ def test_samples_go_on_while_a_question_reads_the_file(tmp_path: Path) -> None:
     clients = Clients()
     with kept(tmp_path / "stats.db") as keeper:
         take(keeper, clients.sample(0, {"1": 1}))
-        wait_until(lambda: keeper.ask(History.timestamps).result(WAIT_SECONDS) != [])
+        wait_until(lambda: keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) != [])
         held = Held(keeper)
-        behind = keeper.ask(History.timestamps)
+        behind = keeper.ask(StatisticsHistory.timestamps)
         for at in range(1, 4):
             take(keeper, clients.sample(at, {"1": at}))
         with closing(sqlite3.connect(tmp_path / "stats.db")) as other:
@@ -133,7 +133,7 @@ def test_what_has_been_told_is_found(tmp_path: Path) -> None:
     with kept(tmp_path / "stats.db") as keeper:
         for at in range(30):
             latest = take(keeper, clients.sample(at, {"1": at}))
-            found = keeper.ask(History.timestamps).result(WAIT_SECONDS)
+            found = keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
             assert found[-1] == latest.timestamp
 
 
@@ -141,20 +141,20 @@ def test_a_file_that_takes_the_place_of_another_is_read(tmp_path: Path) -> None:
     clients, path = Clients(), tmp_path / "stats.db"
     with kept(path) as keeper:
         take(keeper, clients.sample(0, {"1": 1}))
-        assert len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) == 1
+        assert len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
         for file in tmp_path.iterdir():
             file.unlink()
         latest = take(keeper, clients.sample(1, {"1": 2}))
-        assert keeper.ask(History.timestamps).result(WAIT_SECONDS) == [latest.timestamp]
+        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == [latest.timestamp]
 
 
 def test_too_many_questions_about_a_file_are_refused(tmp_path: Path) -> None:
     with kept(tmp_path / "stats.db") as keeper:
         take(keeper, Clients().sample(0, {}))
         held = Held(keeper)
-        waiting = [keeper.ask(History.timestamps) for _ in range(MOST_QUESTIONS)]
-        with pytest.raises(BusyError):
-            keeper.ask(History.timestamps).result(WAIT_SECONDS)
+        waiting = [keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)]
+        with pytest.raises(ReaderBusyError):
+            keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         held.release()
         assert len(waiting[-1].result(WAIT_SECONDS)) == 1
 
@@ -171,7 +171,7 @@ def test_what_fails_fails_for_whoever_asked() -> None:
         keeper.watch(fail)
         take(keeper, clients.sample(0, {}))
         assert [one for one, _ in log.entries] == ["05-0003"]
-        assert len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) == 1
+        assert len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) == 1
 
 
 class Broken:
@@ -180,15 +180,15 @@ class Broken:
     resource = HOST_CPUS
     is_broken = True
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         if self.is_broken:
             raise OSError(5, "Input/output error")
-        yield Entry("all", (), (1.0, 2.0, 3.0, 4.0))
+        yield StatisticsEntry("all", (), (1.0, 2.0, 3.0, 4.0))
 
 
 def test_a_source_that_fails_is_missing_and_named_once() -> None:
     clients, log, source = Clients(), RecordingLog(), Broken()
-    keeper = Keeper(":memory:", 1000, log, sources=[source])
+    keeper = StatisticsThread(":memory:", 1000, log, sources=[source])
     keeper.start()
     for at in range(2):
         assert HOST_CPUS.path not in take(keeper, clients.sample(at, {})).entries
@@ -238,7 +238,7 @@ def test_truncating_removes_what_is_older_than_an_age(tmp_path: Path) -> None:
             take(keeper, clients.sample(at, {"1": at})).timestamp for at in range(0, LATER, 10)
         ]
         assert keeper.truncate(LATER - 800).result(WAIT_SECONDS) == 80
-        assert keeper.ask(History.timestamps).result(WAIT_SECONDS) == stamps[80:]
+        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == stamps[80:]
         assert [fields["count"] for one, fields in log.entries if one == "1B-0004"] == [80]
         latest = take(keeper, clients.sample(LATER, {}))
         assert latest.entries[LIFETIMES.path]
@@ -246,11 +246,11 @@ def test_truncating_removes_what_is_older_than_an_age(tmp_path: Path) -> None:
 
 def test_what_is_old_is_thinned_out_without_being_asked_for() -> None:
     clients = Clients()
-    keeper = Keeper(":memory:", 1000, RecordingLog(), clock=lambda: NOON + 4 * 3600)
+    keeper = StatisticsThread(":memory:", 1000, RecordingLog(), clock=lambda: NOON + 4 * 3600)
     keeper.start()
     for at in range(0, 600, 10):
         take(keeper, clients.sample(at, {"1": at}))
-    wait_until(lambda: len(keeper.ask(History.timestamps).result(WAIT_SECONDS)) <= 11)
+    wait_until(lambda: len(keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)) <= 11)
     keeper.close()
 
 
@@ -261,7 +261,7 @@ def test_questions_do_not_keep_the_thread_from_tidying_up() -> None:
 
         def ask_again(_: object = None) -> None:
             if not is_done.is_set():
-                keeper.ask(History.timestamps).add_done_callback(ask_again)
+                keeper.ask(StatisticsHistory.timestamps).add_done_callback(ask_again)
 
         ask_again()
         assert keeper.truncate(0).result(WAIT_SECONDS) == 0
@@ -280,20 +280,20 @@ def test_vacuuming_makes_the_file_smaller_and_truncating_does_not(tmp_path: Path
             keeper.vacuum().result(WAIT_SECONDS)
             after = other.execute("PRAGMA page_count").fetchone()
         assert after[0] < before[0] / 4
-        assert keeper.ask(History.timestamps).result(WAIT_SECONDS) == []
+        assert keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS) == []
 
 
 def test_what_is_asked_of_a_keeper_that_closes_is_cancelled() -> None:
     with kept(":memory:") as keeper:
         held = Held(keeper)
         waiting: list[Future[Any]] = [
-            keeper.ask(History.timestamps),
+            keeper.ask(StatisticsHistory.timestamps),
             keeper.truncate(0),
             keeper.vacuum(),
         ]
         closing_thread = threading.Thread(target=keeper.close)
         closing_thread.start()
-        wait_until(lambda: keeper.ask(History.timestamps).cancelled())
+        wait_until(lambda: keeper.ask(StatisticsHistory.timestamps).cancelled())
         held.release()
         closing_thread.join()
         for future in waiting:

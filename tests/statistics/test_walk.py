@@ -10,7 +10,7 @@ import pytest
 
 from amperage.wire.bookmarks import client_hash
 from server.statistics.resources import RESOURCES
-from server.statistics.schema import Resource, Type
+from server.statistics.schema import Resource, ColumnType
 from server.statistics.timestamps import from_text
 from tests.statistics.walking import BODY, FRAME, LEASED, PUBLISHED, QUEUED, Walk, walked
 
@@ -32,7 +32,7 @@ def test_every_resource_has_an_entry(walk: Walk) -> None:
 
 
 def test_every_entry_has_every_field_in_its_type(walk: Walk) -> None:
-    readers = {Type.INTEGER: int, Type.REAL: float, Type.TEXT: str}
+    readers = {ColumnType.INTEGER: int, ColumnType.REAL: float, ColumnType.TEXT: str}
     for resource, entry, fields in _with_entries(walk):
         where = f"{resource.path} {entry}"
         names = [field.name for field in resource.fields]

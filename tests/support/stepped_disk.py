@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from server.storage.journal.storage import Disk, Piece
+from server.storage.journal.storage import Disk, WriteChunk
 
 
 def commit_in_steps(
-    self: Disk, descriptor: int, pieces: Iterable[Piece], path: Path, size: int, mark: Piece
+    self: Disk, descriptor: int, pieces: Iterable[WriteChunk], path: Path, size: int, mark: WriteChunk
 ) -> None:
     """Do what `Disk.commit` does, by the disk's other methods."""
     for offset, data in pieces:

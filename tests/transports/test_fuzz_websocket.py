@@ -14,7 +14,7 @@ from websockets.frames import Frame
 from websockets.uri import parse_uri
 
 from amperage.wire.framing import FrameError
-from amperage.wire.websocket import MOST_FRAGMENTS, WebsocketPeer
+from amperage.wire.websocket import MAX_MESSAGE_FRAGMENTS, WebsocketPeer
 from tests.support.chances import examples
 
 
@@ -291,11 +291,11 @@ def test_a_message_has_a_limit_of_fragments() -> None:
     """Beyond it the connection is given up, with the reason."""
     server, client = connected(deflate=False)
     client.send_binary(b"{}", fin=False)
-    for _ in range(MOST_FRAGMENTS):
+    for _ in range(MAX_MESSAGE_FRAGMENTS):
         client.send_continuation(b"x", fin=False)
     frames = feed(server, b"".join(client.data_to_send()))
     assert frames == []
-    assert str(MOST_FRAGMENTS) in str(server.error)
+    assert str(MAX_MESSAGE_FRAGMENTS) in str(server.error)
     client.receive_data(server.take_output())
     assert client.close_rcvd is not None
     assert client.close_rcvd.code == 1009

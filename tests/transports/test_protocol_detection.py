@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from amperage.wire.compression import Compression
 from amperage.wire.framing import FrameError
-from amperage.wire.protocol_detection import Opening
+from amperage.wire.protocol_detection import ProtocolDetector
 from tests.support.raw import SILENCE_SECONDS, RawPeer, frame
 from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS
@@ -180,7 +180,7 @@ def test_openings_do_not_depend_on_how_bytes_come(data: st.DataObject) -> None:
     stream = data.draw(st.sampled_from([frame({"c": "logon"}), zlib.compress(b"abc")]))
     sent = before + stream
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=8)))
-    opening = Opening()
+    opening = ProtocolDetector()
     replies, rest = b"", b""
     for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
         chunk = sent[start:end]
@@ -195,7 +195,7 @@ def test_openings_do_not_depend_on_how_bytes_come(data: st.DataObject) -> None:
 @given(st.lists(st.binary(max_size=300)), st.booleans())
 def test_openings_survive_anything(chunks: list[bytes], begins_like_a_request: bool) -> None:
     """Whatever comes is passed on, waited for within limits, or refused with the one error."""
-    opening = Opening()
+    opening = ProtocolDetector()
     sent = 0
     for chunk in [b"GET ", *chunks] if begins_like_a_request else chunks:
         try:

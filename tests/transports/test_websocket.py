@@ -433,7 +433,7 @@ def test_an_unfinished_handshake_waits(web: WebServer) -> None:
 
 def impatient() -> None:
     """Have the server wait for handshakes a moment only."""
-    connection.HANDSHAKE_SECONDS = 0.1  # type: ignore[misc]  # ten seconds are long for a test
+    connection.HANDSHAKE_TIMEOUT_S = 0.1  # type: ignore[misc]  # ten seconds are long for a test
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /amps/json HTTP/1.1\r\n"])

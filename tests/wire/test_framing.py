@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amperage.wire.framing import (
-    LONGEST_HEADER,
+    MAX_BUFFERED_HEADER_SIZE,
     Frame,
     FrameReader,
-    HeadedParts,
+    AmpsFrameParts,
     LongHeaderError,
     frame,
     frame_run,
 )
 from amperage.wire.header import Header, decode_frame
-from amperage.wire.runs import RunReader
-from server.util.limits import MOST_HEADER
+from amperage.wire.runs import FrameBatchReader
+from server.util.limits import MAX_HEADER_SIZE
 
 TEXTS = st.text(max_size=12) | st.sampled_from(['"', "}", "{", '\\"}', "\\", "\n", "}}{{"])
 HEADERS = st.fixed_dictionaries({"c": st.just("publish"), "t": TEXTS, "f": TEXTS})
@@ -119,7 +119,7 @@ def test_frames_in_runs_are_those_of_the_stream(
     messages: list[tuple[bytes, int, bytes]], cuts: list[int]
 ) -> None:
     """Whatever is gathered, frames, their order and the mistake that ends them are the same."""
-    one_by_one, gathering = FrameReader(limit=60), RunReader(limit=60)
+    one_by_one, gathering = FrameReader(limit=60), FrameBatchReader(limit=60)
     stream = b"".join(frame(header, body) for header, times, body in messages for _ in range(times))
     for piece in cut(stream, cuts):
         expected = one_by_one.feed(piece)
@@ -157,7 +157,7 @@ def test_a_large_frame_in_small_pieces_takes_linear_time() -> None:
 
 
 @pytest.mark.parametrize("first", [2, 4, 9, 30, 20_000, 2_000_000])
-@pytest.mark.parametrize("reader", [FrameReader, RunReader])
+@pytest.mark.parametrize("reader", [FrameReader, FrameBatchReader])
 def test_the_body_of_a_large_frame_is_not_copied_when_it_is_complete(
     reader: type[FrameReader], first: int
 ) -> None:
@@ -166,7 +166,7 @@ def test_the_body_of_a_large_frame_is_not_copied_when_it_is_complete(
     small = (b'{"c":"p"}', b"1")
     body = b"x" * 4_000_000
     stream = frame(header, body) + frame(*small)
-    cutting = reader(parts=HeadedParts())
+    cutting = reader(parts=AmpsFrameParts())
     assert feed_all(cutting, frame(*small)) + feed_all(cutting, frame(*small)) == [small, small]
     last = len(stream) - 100_000
     for begin, end in pairwise((0, first, *range(2_100_000, last, 100_000), last)):
@@ -185,7 +185,7 @@ def test_the_body_of_a_large_frame_is_not_copied_when_it_is_complete(
 
 
 @pytest.mark.parametrize("piece", [1_000, 65_536, 300_000])
-@pytest.mark.parametrize("reader", [FrameReader, RunReader])
+@pytest.mark.parametrize("reader", [FrameReader, FrameBatchReader])
 def test_the_middle_of_a_header_that_nobody_takes_is_let_go_of(
     reader: type[FrameReader], piece: int
 ) -> None:
@@ -193,16 +193,16 @@ def test_the_middle_of_a_header_that_nobody_takes_is_let_go_of(
     header = b'{"c":"subscribe","bm":"%b","cid":"7"}' % (b"12345|1|," * 700_000)
     body = b"b" * 3_000_000
     stream = frame(header, body) + frame(b'{"c":"p"}', b"1")
-    cutting = reader(parts=HeadedParts())
+    cutting = reader(parts=AmpsFrameParts())
     frames, kept = [], 0
     for at in range(0, len(stream), piece):
         frames += cutting.feed(stream[at : at + piece])
         kept = max(kept, cutting.partial_size)
-    assert kept < len(body) + LONGEST_HEADER + 2 * piece + 10_000
+    assert kept < len(body) + MAX_BUFFERED_HEADER_SIZE + 2 * piece + 10_000
     (long, its_body), last = frames
     assert its_body == body
     assert last == (b'{"c":"p"}', b"1")
-    assert MOST_HEADER < len(long) < len(header) / 2
+    assert MAX_HEADER_SIZE < len(long) < len(header) / 2
     assert (long[:4096], long[-4000:]) == (header[:4096], header[-4000:])
     assert cutting.partial_size == 0
 

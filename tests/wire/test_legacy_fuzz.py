@@ -11,7 +11,7 @@ from amperage.wire.legacy.envelope import EnvelopeDialect
 from amperage.wire.legacy.fields import FIELDS
 from amperage.wire.legacy.fix import FixDialect
 from amperage.wire.legacy.peer import LegacyPeer
-from server.engine.connection_context import Link
+from server.engine.connection_context import ConnectionHandle
 from tests.engine.support import Core
 from tests.support.legacy import with_length
 
@@ -42,7 +42,7 @@ def feed_core(dialect: Dialect, chunks: list[bytes]) -> bytes:
     core = Core()
     peer = LegacyPeer(dialect)
     out: list[bytes] = []
-    link = Link("test", lambda data: out.append(peer.encode(data)), lambda: None)
+    link = ConnectionHandle("test", lambda data: out.append(peer.encode(data)), lambda: None)
     session = core.engine.connect(core.entrance, link, peer)
     for chunk in chunks:
         session.intake.feed(chunk)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from amperage.wire.framing import Frame
-from amperage.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
+from amperage.wire.legacy.translation import LENGTH, HeaderFields, LegacyMessageReader, first_frame, open_header
 
 _OF_A_RECORD: Final = ("k", "x", "l")
 """Keys of a single record of a query, not of the batch that contains it."""
@@ -20,7 +20,7 @@ _OF_A_RECORD: Final = ("k", "x", "l")
 _encode_fields: Final = msgspec.json.encode
 
 
-class LegacyCaller(MessageReader):
+class LegacyCaller(LegacyMessageReader):
     """Translates between a client of the amps protocol and a server's legacy transport."""
 
     __slots__ = ()
@@ -40,7 +40,7 @@ class LegacyCaller(MessageReader):
             messages.append(self._message(fields, body))
         return b"".join(messages)
 
-    def _message(self, fields: Fields, body: bytes) -> bytes:
+    def _message(self, fields: HeaderFields, body: bytes) -> bytes:
         dialect = self._dialect
         if fields["c"] == "p":
             fields["c"] = "publish"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol, Self
 
 
-class Opened(NamedTuple):
+class DecodedMessage(NamedTuple):
     """A message with its header decoded.
 
     Attributes:
@@ -22,7 +22,7 @@ class Opened(NamedTuple):
 class Dialect(Protocol):
     """The format of the messages of one legacy protocol, without their length."""
 
-    def read(self, message: bytes) -> Opened:
+    def read(self, message: bytes) -> DecodedMessage:
         """Decode the header of a message.
 
         Raises:

@@ -19,11 +19,11 @@ from typing import Final, Self
 from xml.parsers import expat  # document types, and with them entities, are refused below
 
 from amperage.wire.framing import FrameError
-from amperage.wire.legacy.dialect import Opened
-from amperage.wire.legacy.fields import BY_KEY, FIELDS
+from amperage.wire.legacy.dialect import DecodedMessage
+from amperage.wire.legacy.fields import FIELDS_BY_KEY, FIELDS
 
 _KEYS: Final = {field.element: field.key for field in FIELDS}
-_ELEMENTS: Final = {key: field.element for key, field in BY_KEY.items()}
+_ELEMENTS: Final = {key: field.element for key, field in FIELDS_BY_KEY.items()}
 
 _DECLARATION: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*+<\?xml\s[^<>]{0,200}?"
@@ -53,20 +53,20 @@ class EnvelopeDialect:
 
     namespaces: bool
 
-    def read(self, message: bytes) -> Opened:
+    def read(self, message: bytes) -> DecodedMessage:
         """Decode the header of a message, see `Dialect.read`."""
         header = _Header(_encoding(message))
         try:
             for piece in _pieces(message):
                 header.parse(piece)
             header.parse(b"", is_last=True)
-        except _BodyReached as reached:
+        except _BodyReachedError as reached:
             tag = _TAG.match(message, reached.index)
             assert tag is not None  # noqa: S101 - the parser has just read it
-            return Opened(header.fields, tag.end())
+            return DecodedMessage(header.fields, tag.end())
         except expat.ExpatError as error:
             raise FrameError(f"the envelope cannot be read: {error}") from None
-        return Opened(header.fields, None)
+        return DecodedMessage(header.fields, None)
 
     def body(self, message: bytes, body_start: int) -> bytes:
         """Return the body of a message, in UTF-8 for any encoding of the envelope."""
@@ -107,7 +107,7 @@ class EnvelopeDialect:
         return replace(self, namespaces=declared)
 
 
-class _BodyReached(Exception):
+class _BodyReachedError(Exception):
     """Raised when the header is complete, and the body begins.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Header:
         if self._depth == 0 and name != "Envelope":
             raise FrameError("the outermost element is no Envelope")
         if self._depth == 1 and name == "Body":
-            raise _BodyReached(self._parser.CurrentByteIndex)
+            raise _BodyReachedError(self._parser.CurrentByteIndex)
         if self._depth == 1 and name != "Header":
             raise FrameError("the envelope has something else than a Header or a Body in it")
         self._depth += 1

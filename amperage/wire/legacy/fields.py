@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class Field(NamedTuple):
+class LegacyField(NamedTuple):
     """One header field.
 
     Attributes:
@@ -24,53 +24,53 @@ class Field(NamedTuple):
 
 
 FIELDS: Final = (
-    Field("c", "20000", "Cmd"),
-    Field("cid", "20001", "CmdId"),
-    Field("client_name", "20002", "ClntName"),
-    Field("user_id", "20003", "UsrId"),
-    Field("ts", "20004", "TxmTm"),
-    Field("t", "20005", "Tpc"),
-    Field("f", "20006", "Fltr"),
-    Field("mt", "20007", "MsgTyp"),
-    Field("a", "20008", "AckTyp"),
-    Field("sub_id", "20009", "SubId"),
-    Field("version", "20011", "Version"),
-    Field("e", "20012", "Expn"),
-    Field("data_only", "20014", "DatOnly"),
-    Field("heartbeat", "20015", "Hrtbt"),
-    Field("timeout_interval", "20016", "TmIntvl"),
-    Field("lp", "20017", "LeasePeriod"),
-    Field("status", "20018", "Status"),
-    Field("query_id", "20019", "QId"),
-    Field("send_oof", "20020", "SndOOF"),
-    Field("use_ns", "20022", "UseNS"),
-    Field("bs", "20023", "BtchSz"),
-    Field("top_n", "20025", "TopN"),
-    Field("send_empty", "20029", "SndEmpty"),
-    Field("sow_keys", "20032", "SowKeys"),
-    Field("send_keys", "20033", "SndKeys"),
-    Field("x", "20035", "CorrelationId"),
-    Field("s", "20036", "Seq"),
-    Field("bm", "20037", "BkMrk"),
-    Field("pw", "20038", "PW"),
-    Field("o", "20039", "Opts"),
-    Field("records_inserted", "20052", "RecordsInserted"),
-    Field("records_updated", "20053", "RecordsUpdated"),
-    Field("records_deleted", "20054", "RecordsDeleted"),
-    Field("records_returned", "20055", "RecordsReturned"),
-    Field("topic_matches", "20056", "TopicMatches"),
-    Field("matches", "20057", "Matches"),
-    Field("l", "20058", "MsgLen"),
-    Field("k", "20059", "SowKey"),
-    Field("gseq", "20060", "GrpSqNum"),
-    Field("sids", "20061", "SubIds"),
-    Field("reason", "20062", "Reason"),
+    LegacyField("c", "20000", "Cmd"),
+    LegacyField("cid", "20001", "CmdId"),
+    LegacyField("client_name", "20002", "ClntName"),
+    LegacyField("user_id", "20003", "UsrId"),
+    LegacyField("ts", "20004", "TxmTm"),
+    LegacyField("t", "20005", "Tpc"),
+    LegacyField("f", "20006", "Fltr"),
+    LegacyField("mt", "20007", "MsgTyp"),
+    LegacyField("a", "20008", "AckTyp"),
+    LegacyField("sub_id", "20009", "SubId"),
+    LegacyField("version", "20011", "Version"),
+    LegacyField("e", "20012", "Expn"),
+    LegacyField("data_only", "20014", "DatOnly"),
+    LegacyField("heartbeat", "20015", "Hrtbt"),
+    LegacyField("timeout_interval", "20016", "TmIntvl"),
+    LegacyField("lp", "20017", "LeasePeriod"),
+    LegacyField("status", "20018", "Status"),
+    LegacyField("query_id", "20019", "QId"),
+    LegacyField("send_oof", "20020", "SndOOF"),
+    LegacyField("use_ns", "20022", "UseNS"),
+    LegacyField("bs", "20023", "BtchSz"),
+    LegacyField("top_n", "20025", "TopN"),
+    LegacyField("send_empty", "20029", "SndEmpty"),
+    LegacyField("sow_keys", "20032", "SowKeys"),
+    LegacyField("send_keys", "20033", "SndKeys"),
+    LegacyField("x", "20035", "CorrelationId"),
+    LegacyField("s", "20036", "Seq"),
+    LegacyField("bm", "20037", "BkMrk"),
+    LegacyField("pw", "20038", "PW"),
+    LegacyField("o", "20039", "Opts"),
+    LegacyField("records_inserted", "20052", "RecordsInserted"),
+    LegacyField("records_updated", "20053", "RecordsUpdated"),
+    LegacyField("records_deleted", "20054", "RecordsDeleted"),
+    LegacyField("records_returned", "20055", "RecordsReturned"),
+    LegacyField("topic_matches", "20056", "TopicMatches"),
+    LegacyField("matches", "20057", "Matches"),
+    LegacyField("l", "20058", "MsgLen"),
+    LegacyField("k", "20059", "SowKey"),
+    LegacyField("gseq", "20060", "GrpSqNum"),
+    LegacyField("sids", "20061", "SubIds"),
+    LegacyField("reason", "20062", "Reason"),
 )
 """Without fields that are obsolete in the reference, or unused by all commands and messages."""
 
-BY_KEY: Final = {field.key: field for field in FIELDS}
+FIELDS_BY_KEY: Final = {field.key: field for field in FIELDS}
 """The fields by their keys in the amps protocol."""
-BY_KEY["opts"] = BY_KEY["o"]  # the key in acks, with the backlog of a queue's consumer
+FIELDS_BY_KEY["opts"] = FIELDS_BY_KEY["o"]  # the key in acks, with the backlog of a queue's consumer
 
 
 def is_true(value: str) -> bool:

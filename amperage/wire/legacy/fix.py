@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from amperage.wire.framing import FrameError
-from amperage.wire.legacy.dialect import Opened
-from amperage.wire.legacy.fields import BY_KEY, FIELDS
+from amperage.wire.legacy.dialect import DecodedMessage
+from amperage.wire.legacy.fields import FIELDS_BY_KEY, FIELDS
 
 _KEYS: Final = {field.tag: field.key for field in FIELDS}
-_TAGS: Final = {key: field.tag for key, field in BY_KEY.items()}
+_TAGS: Final = {key: field.tag for key, field in FIELDS_BY_KEY.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class FixDialect:
     field_separator: str = "\x01"
     header_separator: str = "\x02"
 
-    def read(self, message: bytes) -> Opened:
+    def read(self, message: bytes) -> DecodedMessage:
         """Decode the header of a message, see `Dialect.read`."""
         end = message.find(self.header_separator.encode())
         header = message if end < 0 else message[:end]
@@ -42,7 +42,7 @@ class FixDialect:
                 fields[_KEYS[tag]] = value
         if message.startswith(b"{") and not fields:
             raise FrameError("a header of the protocol amps, expected FIX tags")
-        return Opened(fields, None if end < 0 else end + 1)
+        return DecodedMessage(fields, None if end < 0 else end + 1)
 
     def body(self, message: bytes, body_start: int) -> bytes:
         """Return the body of a message: everything after the header."""

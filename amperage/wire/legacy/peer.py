@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from amperage.wire.framing import MAXIMUM_FRAME, Frame
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame
 from amperage.wire.legacy.dialect import Dialect
 from amperage.wire.legacy.fields import as_amps, is_true
-from amperage.wire.legacy.translation import LENGTH, Fields, MessageReader, first_frame, open_header
+from amperage.wire.legacy.translation import LENGTH, HeaderFields, LegacyMessageReader, first_frame, open_header
 
 _PUBLISHES: Final = ("publish", "p", "delta_publish")
 _SUBSCRIBES: Final = (
@@ -32,7 +32,7 @@ _Wrapping = tuple[bytes, bytes]
 _encode_fields: Final = msgspec.json.encode
 
 
-class LegacyPeer(MessageReader):
+class LegacyPeer(LegacyMessageReader):
     """Translates between a peer of a legacy protocol and the amps protocol.
 
     Args:
@@ -42,7 +42,7 @@ class LegacyPeer(MessageReader):
 
     __slots__ = ("_data_only", "_ids_made", "_last_header", "_last_start", "_wrappings")
 
-    def __init__(self, dialect: Dialect, limit: int = MAXIMUM_FRAME) -> None:
+    def __init__(self, dialect: Dialect, limit: int = MAX_AMPS_FRAME_SIZE) -> None:
         super().__init__(dialect, limit)
         self._last_start: bytes | None = None  # a publish up to its body, and its translation
         self._last_header = b""
@@ -120,16 +120,16 @@ class LegacyPeer(MessageReader):
             self._remember(header, fields, len(embedded))
         return [message]
 
-    def _message(self, fields: Fields, body: bytes) -> bytes:
+    def _message(self, fields: HeaderFields, body: bytes) -> bytes:
         embedded = self._dialect.embed(body)
         return _framed(self._wrapping(fields, len(embedded)), embedded)
 
-    def _remember(self, header: bytes, fields: Fields, body_length: int) -> None:
+    def _remember(self, header: bytes, fields: HeaderFields, body_length: int) -> None:
         if len(self._wrappings) >= _MOST_WRAPPINGS_KEPT:
             self._wrappings.clear()
         self._wrappings[header, body_length] = self._wrapping(fields, body_length)
 
-    def _wrapping(self, fields: Fields, body_length: int) -> _Wrapping:
+    def _wrapping(self, fields: HeaderFields, body_length: int) -> _Wrapping:
         """Return the bytes before and after a body of a message with these fields."""
         if fields.get("c") == "p":
             if self._data_only.issuperset(str(fields.get("sids", "")).split(",")):
@@ -146,7 +146,7 @@ def _framed(wrapping: _Wrapping, body: bytes) -> bytes:
     return LENGTH.pack(len(head) + len(body) + len(tail)) + head + body + tail
 
 
-def _records(batch: bytes) -> Iterator[tuple[Fields, bytes]]:
+def _records(batch: bytes) -> Iterator[tuple[HeaderFields, bytes]]:
     """Yield the records of a batch: the fields of each, and its body."""
     while batch:
         header_end = batch.index(b"}") + 1

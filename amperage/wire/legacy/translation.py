@@ -11,19 +11,19 @@ from typing import Final
 
 import msgspec
 
-from amperage.wire.framing import MAXIMUM_FRAME, Frame, FrameError, FrameReader, split_at_header_end
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameError, FrameReader, split_at_header_end
 from amperage.wire.legacy.dialect import Dialect
 
 LENGTH: Final = Struct(">I")
 """The length before each message, and before each frame."""
 
-Fields = dict[str, object]
+HeaderFields = dict[str, object]
 """The fields of a header of the amps protocol, by their keys."""
 
-_decode_fields: Final = msgspec.json.Decoder(Fields).decode
+_decode_fields: Final = msgspec.json.Decoder(HeaderFields).decode
 
 
-class MessageReader(FrameReader, ABC):
+class LegacyMessageReader(FrameReader, ABC):
     """Splits messages of a legacy protocol off a stream, and translates them to amps frames.
 
     Args:
@@ -33,7 +33,7 @@ class MessageReader(FrameReader, ABC):
 
     __slots__ = ("_dialect",)
 
-    def __init__(self, dialect: Dialect, limit: int = MAXIMUM_FRAME) -> None:
+    def __init__(self, dialect: Dialect, limit: int = MAX_AMPS_FRAME_SIZE) -> None:
         super().__init__(limit)
         self._dialect = dialect
 
@@ -88,7 +88,7 @@ def first_frame(frames: bytes, position: int) -> tuple[bytes, bytes, int]:
     return frames[start:header_end], frames[header_end:end], end
 
 
-def open_header(header: bytes, body: bytes) -> tuple[Fields, bytes, bytes]:
+def open_header(header: bytes, body: bytes) -> tuple[HeaderFields, bytes, bytes]:
     """Decode a header of our own that may have been split at a brace inside a text.
 
     Returns:

@@ -3,7 +3,7 @@
     key         the routing key of the next stage: the fields of the next join, or the group's SOW
                 key
     is_right    whether the change belongs to the topic that the next join adds
-    row         the row so far (`Grown`), or that topic's part of it (`Part`), pickled
+    row         the row so far (`JoinedRow`), or that topic's part of it (`RowPart`), pickled
     times       the number of such rows that are added, or removed if it is negative
     sequence    the order of the events that caused the changes
     timestamp   the time of the event, in nanoseconds since 1970
@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from pyspark.sql import Row
 
 from pipeline.views.definition import ViewDefinition
-from pipeline.views.rows import Part, joined_paths
+from pipeline.views.rows import RowPart, joined_paths
 from server.expressions.message_context import MessageContext
 from server.storage.sow.keys.key_source import KeyHash
-from server.storage.views.projection import Row as Values
+from server.storage.views.projection import ProjectionRow as Values
 
 SCHEMA: Final = (
     "key string, is_right boolean, row binary, times long, sequence long, timestamp long"
@@ -35,7 +35,7 @@ _SPREAD: Final = 1024
 """The number of keys that these rows are spread over."""
 
 
-class Change(NamedTuple):
+class StreamChange(NamedTuple):
     """One change; see above."""
 
     key: str
@@ -50,20 +50,20 @@ class Change(NamedTuple):
         return _ROW(*self)
 
 
-_ROW: Final = Row(*Change._fields)
+_ROW: Final = Row(*StreamChange._fields)
 
 
-def in_order(rows: Iterable[Row]) -> list[Change]:
+def in_order(rows: Iterable[Row]) -> list[StreamChange]:
     """Return the changes of a micro-batch for one key: removals, then additions, in order."""
     changes = [
-        Change(one.key, one.is_right, bytes(one.row), one.times, one.sequence, one.timestamp)
+        StreamChange(one.key, one.is_right, bytes(one.row), one.times, one.sequence, one.timestamp)
         for one in rows
     ]
     changes.sort(key=lambda one: (one.times > 0, one.sequence, one.row))
     return changes
 
 
-class Grown(NamedTuple):
+class JoinedRow(NamedTuple):
     """A row with the topics joined so far.
 
     Attributes:
@@ -71,34 +71,34 @@ class Grown(NamedTuple):
         context: the message context for expressions, if they use it.
     """
 
-    parts: tuple[Part | None, ...]
+    parts: tuple[RowPart | None, ...]
     context: MessageContext | None = None
 
 
 _Stored: TypeAlias = "tuple[Any, ...]"
 
 
-def pack(row: Grown | Part) -> bytes:
+def pack(row: JoinedRow | RowPart) -> bytes:
     """Serialize a row, or a part of one; equal rows have equal bytes."""
-    plain = (tuple(row.parts), row.context) if isinstance(row, Grown) else tuple(row)
+    plain = (tuple(row.parts), row.context) if isinstance(row, JoinedRow) else tuple(row)
     return pickle.dumps(plain, protocol=5)
 
 
-def unpack(packed: bytes) -> Grown:
+def unpack(packed: bytes) -> JoinedRow:
     """Deserialize a row."""
-    return Grown(*_loads(packed))
+    return JoinedRow(*_loads(packed))
 
 
-def unpack_part(packed: bytes) -> Part:
+def unpack_part(packed: bytes) -> RowPart:
     """Deserialize a part of a row."""
-    return Part(*_loads(packed))
+    return RowPart(*_loads(packed))
 
 
 def _loads(packed: bytes) -> _Stored:
     return cast("_Stored", pickle.loads(packed))  # noqa: S301 - made by `pack`, now or in an earlier run
 
 
-class Keys:
+class RoutingKeys:
     """Computes the routing keys of changes.
 
     Args:
@@ -128,7 +128,7 @@ class Keys:
             for place in range(len(compiled.topics))
         ]
 
-    def of_row(self, row: Grown, packed: bytes) -> str:
+    def of_row(self, row: JoinedRow, packed: bytes) -> str:
         """Return the key of a row.
 
         Args:
@@ -146,11 +146,11 @@ class Keys:
             texts.append(part.texts[text])
         return self._joined(texts) or _nothing_for(packed)
 
-    def of_part(self, place: int, part: Part) -> str | None:
+    def of_part(self, place: int, part: RowPart) -> str | None:
         """Return the key of a part that a topic adds; None if it matches no row."""
         return self._joined([part.texts[text] for text in self._right[place]])
 
-    def values(self, row: Grown) -> Values:
+    def values(self, row: JoinedRow) -> Values:
         """Return the values of a complete row."""
         values: Values = ()
         for part, nothing in zip(row.parts, self._nothing, strict=True):

@@ -23,7 +23,7 @@ _LOCK: Final = "amps-view.lock"
 _VERSION: Final = 1
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ViewIdentity(msgspec.Struct, frozen=True):
     """The properties that must not change between two runs.
 
     Attributes:
@@ -40,7 +40,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def possession(path: Path, identity: Identity) -> Iterator[bool]:
+def possession(path: Path, identity: ViewIdentity) -> Iterator[bool]:
     """Lock a checkpoint against other runs, and check its identity.
 
     Args:
@@ -74,20 +74,20 @@ def possession(path: Path, identity: Identity) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def note(path: Path, identity: Identity) -> None:
+def note(path: Path, identity: ViewIdentity) -> None:
     """Store the identity of a checkpoint."""
     store(path / _FILE, msgspec.json.encode(identity))
 
 
-def _is_new(path: Path, identity: Identity) -> bool:
+def _is_new(path: Path, identity: ViewIdentity) -> bool:
     try:
         text = (path / _FILE).read_bytes()
-        before = msgspec.json.decode(text, type=Identity)
+        before = msgspec.json.decode(text, type=ViewIdentity)
     except FileNotFoundError:
         return True
     except (OSError, msgspec.MsgspecError) as problem:
         raise PipelineError(f"checkpoint {path}: {_FILE} cannot be read: {problem}") from None
-    for name in Identity.__struct_fields__:
+    for name in ViewIdentity.__struct_fields__:
         if getattr(before, name) != getattr(identity, name):
             raise PipelineError(
                 f"checkpoint {path}: belongs to another {name}, {getattr(before, name)}; this is"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pipeline.views import records
-from pipeline.views.conflated import copier, is_copied
+from pipeline.views.conflated import copier, copy_condition
 from pipeline.views.records import records_in
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def conflated_events(
         source: the events of its underlying topic.
     """
     if spec.filter is not None:
-        is_gone = F.col("is_gone") | ~is_copied(spec, environment)
+        is_gone = F.col("is_gone") | ~copy_condition(spec, environment)
         source = source.withColumn("is_gone", is_gone)
     return source.mapInArrow(_Copies(spec, environment), SCHEMA)
 

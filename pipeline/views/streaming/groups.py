@@ -14,9 +14,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming import events
-from pipeline.views.streaming.changes import Keys, in_order, unpack
+from pipeline.views.streaming.changes import RoutingKeys, in_order, unpack
 from server.expressions.message_context import NO_CONTEXT
-from server.storage.views.groups import Group, Grouping
+from server.storage.views.groups import Group, GroupTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,10 +35,10 @@ def group_events(view: ViewDefinition, rows: DataFrame) -> DataFrame:
     Returns:
         Events of its records; see `events`.
     """
-    return rows.groupBy("key").transformWithState(Groups(view), events.SCHEMA, "Append", "None")
+    return rows.groupBy("key").transformWithState(GroupProcessor(view), events.SCHEMA, "Append", "None")
 
 
-class Groups(StatefulProcessor):
+class GroupProcessor(StatefulProcessor):
     """Keeps the state of groups."""
 
     def __init__(self, view: ViewDefinition) -> None:
@@ -46,7 +46,7 @@ class Groups(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See `StatefulProcessor.init`."""
-        self._keys = Keys(self._view)
+        self._keys = RoutingKeys(self._view)
         self._kept = handle.getValueState("group", "members binary, body binary")
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -57,7 +57,7 @@ class Groups(StatefulProcessor):
     ) -> Iterator[Row]:
         """Apply all changes of a group in a micro-batch."""
         view = self._view
-        grouping = Grouping(view.compiled.projection, view.spec.key_domain)
+        grouping = GroupTable(view.compiled.projection, view.spec.key_domain)
         kept = self._kept.get()
         before = None if kept is None else bytes(kept[1])
         if kept is not None:

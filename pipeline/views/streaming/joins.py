@@ -25,8 +25,8 @@ from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming import changes
 from pipeline.views.streaming.changes import (
     NOTHING,
-    Change,
-    Keys,
+    StreamChange,
+    RoutingKeys,
     in_order,
     pack,
     unpack,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
 
 
-def joined_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> DataFrame:
+def join_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> DataFrame:
     """Join a topic.
 
     Args:
@@ -58,11 +58,11 @@ def joined_rows(view: ViewDefinition, left: DataFrame, right: DataFrame) -> Data
     return (
         left.unionByName(right)
         .groupBy("key")
-        .transformWithState(Join(view), changes.SCHEMA, "Append", "None")
+        .transformWithState(JoinProcessor(view), changes.SCHEMA, "Append", "None")
     )
 
 
-class Join(StatefulProcessor):
+class JoinProcessor(StatefulProcessor):
     """Keeps the state of both sides."""
 
     def __init__(self, view: ViewDefinition) -> None:
@@ -70,7 +70,7 @@ class Join(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See `StatefulProcessor.init`."""
-        self._keys = Keys(self._view)
+        self._keys = RoutingKeys(self._view)
         self._left = handle.getMapState("left", "row binary", "count long")
         self._right = handle.getMapState("right", "row binary", "count long")
 
@@ -100,7 +100,7 @@ class Join(StatefulProcessor):
     def close(self) -> None:
         """See `StatefulProcessor.close`."""
 
-    def _left_changes(self, left: Iterable[Change], parts: Mapping[bytes, int]) -> Iterator[Row]:
+    def _left_changes(self, left: Iterable[StreamChange], parts: Mapping[bytes, int]) -> Iterator[Row]:
         """Yield changes for rows added or removed on the left, with the existing parts."""
         for one in left:
             if not parts:
@@ -110,8 +110,8 @@ class Join(StatefulProcessor):
 
     def _right_changes(
         self,
-        left: Sequence[Change],
-        right: Sequence[Change],
+        left: Sequence[StreamChange],
+        right: Sequence[StreamChange],
         before: Mapping[bytes, int],
         after: Mapping[bytes, int],
     ) -> Iterator[Row]:
@@ -125,7 +125,7 @@ class Join(StatefulProcessor):
             if before and not after:
                 yield self._grown(row, None, right[-1]._replace(times=1), times)
 
-    def _grown(self, row: bytes, part: bytes | None, cause: Change, times: int = 1) -> Row:
+    def _grown(self, row: bytes, part: bytes | None, cause: StreamChange, times: int = 1) -> Row:
         """Return the change of a row with a part appended."""
         so_far = unpack(row)
         added = None if part is None else unpack_part(part)
@@ -144,7 +144,7 @@ def _counts(side: MapState) -> dict[bytes, int]:
     return {bytes(row): count for (row,), (count,) in side.iterator()}
 
 
-def _changed(counts: Mapping[bytes, int], some: Iterable[Change]) -> dict[bytes, int]:
+def _changed(counts: Mapping[bytes, int], some: Iterable[StreamChange]) -> dict[bytes, int]:
     changed = Counter(counts)
     for one in some:
         changed[one.row] += one.times
@@ -152,7 +152,7 @@ def _changed(counts: Mapping[bytes, int], some: Iterable[Change]) -> dict[bytes,
 
 
 def _store(
-    side: MapState, some: Iterable[Change], counts: Mapping[bytes, int] | None = None
+    side: MapState, some: Iterable[StreamChange], counts: Mapping[bytes, int] | None = None
 ) -> None:
     """Store additions, and delete removals.
 

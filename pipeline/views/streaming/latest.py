@@ -14,9 +14,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.groups import row_reader
 from pipeline.views.records import records_in
-from pipeline.views.rows import Part, part_reader
+from pipeline.views.rows import RowPart, part_reader
 from pipeline.views.streaming import changes
-from pipeline.views.streaming.changes import Change, Grown, Keys, pack
+from pipeline.views.streaming.changes import StreamChange, JoinedRow, RoutingKeys, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,16 +61,16 @@ def latest_rows(view: ViewDefinition, place: int, events: DataFrame, *, expire: 
     Returns:
         Changes; see `changes`.
     """
-    read = events.mapInArrow(Reading(view, place), _READ_SCHEMA)
+    read = events.mapInArrow(PartExtractor(view, place), _READ_SCHEMA)
     return read.groupBy("topic", "record").transformWithState(
-        Latest(is_right=place > 0),
+        LatestProcessor(is_right=place > 0),
         changes.SCHEMA,
         "Append",
         "ProcessingTime" if expire else "None",
     )
 
 
-class Reading:
+class PartExtractor:
     """Reads the parts of rows from bodies, in the workers that have the events."""
 
     def __init__(self, view: ViewDefinition, place: int) -> None:
@@ -102,7 +102,7 @@ class Reading:
     def _reader(self) -> Callable[[Record], tuple[str | None, bytes | None]]:
         """Return a function that gives the key and the row of a record; no row if it has none."""
         view, place = self._view, self._place
-        keys = Keys(view)
+        keys = RoutingKeys(view)
         if len(view.compiled.topics) == 1:
             read_row = row_reader(view)
             projection = view.compiled.projection
@@ -112,7 +112,7 @@ class Reading:
                 found = read_row(record)
                 if found is None:
                     return None, None
-                row = Grown((Part(found[0], ()),), found[1] if asks else None)
+                row = JoinedRow((RowPart(found[0], ()),), found[1] if asks else None)
                 packed = pack(row)
                 return keys.of_row(row, packed), packed
 
@@ -120,7 +120,7 @@ class Reading:
         read_part = part_reader(view, place)
 
         def first(record: Record) -> tuple[str | None, bytes | None]:
-            row = Grown((read_part(record),))
+            row = JoinedRow((read_part(record),))
             packed = pack(row)
             return keys.of_row(row, packed), packed
 
@@ -132,7 +132,7 @@ class Reading:
         return further if place else first
 
 
-class Latest(StatefulProcessor):
+class LatestProcessor(StatefulProcessor):
     """Keeps the row of each record, and yields its changes."""
 
     def __init__(self, *, is_right: bool) -> None:
@@ -154,7 +154,7 @@ class Latest(StatefulProcessor):
         before = self._kept.get()
         if before is not None:
             row = bytes(before[1])
-            gone = Change(before[0], self._is_right, row, -1, last.sequence, last.timestamp)
+            gone = StreamChange(before[0], self._is_right, row, -1, last.sequence, last.timestamp)
             yield gone.spark()
             if before[2] is not None:
                 self._handle.deleteTimer(before[2])
@@ -168,7 +168,7 @@ class Latest(StatefulProcessor):
         self._kept.update((last.key, row, expires))
         if expires is not None:
             self._handle.registerTimer(expires)
-        yield Change(last.key, self._is_right, row, 1, last.sequence, last.timestamp).spark()
+        yield StreamChange(last.key, self._is_right, row, 1, last.sequence, last.timestamp).spark()
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
         self,
@@ -180,7 +180,7 @@ class Latest(StatefulProcessor):
         before = self._kept.get()
         if before is not None:
             moment = expiredTimerInfo.getExpiryTimeInMs() * _MICRO
-            yield Change(before[0], self._is_right, bytes(before[1]), -1, 0, moment).spark()
+            yield StreamChange(before[0], self._is_right, bytes(before[1]), -1, 0, moment).spark()
             self._kept.clear()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from pipeline.expressions import Environment
 from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming.events import conflated_events
 from pipeline.views.streaming.groups import group_events
-from pipeline.views.streaming.joins import joined_rows
+from pipeline.views.streaming.joins import join_rows
 from pipeline.views.streaming.latest import latest_rows
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def view_events(spec: InstanceSpec, view: TopicRef, events_of: EventsOf) -> Data
         rows: DataFrame | None = None
         for place, ref in enumerate(definition.compiled.topics):
             latest = latest_rows(definition, place, events(ref), expire=_expires(topics[ref]))
-            rows = latest if rows is None else joined_rows(definition, rows, latest)
+            rows = latest if rows is None else join_rows(definition, rows, latest)
         assert rows is not None  # noqa: S101 - a view has a topic
         return group_events(definition, rows)
 

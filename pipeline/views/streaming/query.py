@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.problems import Location
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
-from pipeline.foreach_batch import briefly
-from pipeline.views.streaming.checkpoint import Identity, note, possession
+from pipeline.foreach_batch import shorten_java_errors
+from pipeline.views.streaming.checkpoint import ViewIdentity, note, possession
 from pipeline.views.streaming.plan import topics_below, view_events
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from config_schema.spec import InstanceSpec, TopicRef
-    from pipeline.views.streaming.sources import Source
-    from pipeline.views.streaming.targets import Target
+    from pipeline.views.streaming.sources import ViewEventSource
+    from pipeline.views.streaming.targets import ViewEventTarget
 
 _STATE_STORE: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -45,8 +45,8 @@ def stream_view(
     spark: SparkSession,
     spec: InstanceSpec,
     view: TopicRef,
-    source: Source,
-    target: Target,
+    source: ViewEventSource,
+    target: ViewEventTarget,
     checkpoint: Path,
     *,
     until_caught_up: bool = False,
@@ -73,13 +73,13 @@ def stream_view(
         PipelineError: the view cannot be followed, or the checkpoint has another identity.
     """
     topics = topics_below(spec, view)
-    identity = Identity(f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name)
+    identity = ViewIdentity(f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name)
     with possession(checkpoint, identity) as is_new:
         source.check(spec, topics)
         target.check(is_new=is_new)
         note(checkpoint, identity)
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
-        writer = events.writeStream.outputMode("append").foreachBatch(briefly(target.take))
+        writer = events.writeStream.outputMode("append").foreachBatch(shorten_java_errors(target.take))
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         expires = any(topic.expiration_enabled for topic in topics)
         if until_caught_up:

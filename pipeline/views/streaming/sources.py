@@ -43,7 +43,7 @@ _SERVER_COLUMNS: Final = (
 )
 
 
-class Source(Protocol):
+class ViewEventSource(Protocol):
     """A source of events."""
 
     @property
@@ -87,15 +87,15 @@ class Journals:
 
     @property
     def name(self) -> str:
-        """See `Source.name`."""
+        """See `ViewEventSource.name`."""
         return f"the journals in {self.path.resolve()}"
 
     def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:  # noqa: ARG002 - journals have all
-        """See `Source.check`."""
+        """See `ViewEventSource.check`."""
         snapshot(self.path, self.archive, spec.name)
 
     def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
-        """See `Source.events`."""
+        """See `ViewEventSource.events`."""
         options = {
             "topic": names_of(spec, topic.ref),
             "message_type": topic.message_type,
@@ -111,7 +111,7 @@ class Journals:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerEvents:
     """A running server, read by a bookmark subscription per topic.
 
     Attributes:
@@ -124,18 +124,18 @@ class Server:
 
     @property
     def name(self) -> str:
-        """See `Source.name`."""
+        """See `ViewEventSource.name`."""
         return f"the log of {without_passwords(self.uri)}"
 
     def check(self, spec: InstanceSpec, topics: Iterable[TopicSpec]) -> None:
-        """See `Source.check`."""
+        """See `ViewEventSource.check`."""
         for topic in topics:
             options = read_options(self._options(spec, topic), "readStream")
             with connected(options, "plan") as client:
                 require_log(client, options.read_topic)
 
     def events(self, spark: SparkSession, spec: InstanceSpec, topic: TopicSpec) -> DataFrame:
-        """See `Source.events`."""
+        """See `ViewEventSource.events`."""
         reader = spark.readStream.format("amps").options(**self._options(spec, topic))
         messages = reader.schema(_SERVER_COLUMNS).load()
         return _events(messages, F.expr("0L")).mapInArrow(_numbered, SCHEMA)

@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from pipeline.amps.connection import connected, require_log
 from pipeline.amps.deletes import Deleter
 from pipeline.amps.options import AmpsOptions, read_options
-from pipeline.amps.publisher import Publisher
-from pipeline.amps.sink import NOT_ONCE, Refusal, Sink
-from pipeline.amps.writer import Written, identity_in_stream, raise_refusals
-from pipeline.bodies import Outgoing
+from pipeline.amps.publisher import RowPublisher
+from pipeline.amps.sink import NOT_ONCE, RefusedMessage, TaskSink
+from pipeline.amps.writer import WriteReport, identity_in_stream, raise_refusals
+from pipeline.bodies import OutgoingMessages
 from pipeline.errors import PipelineError, option_error
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _DELETES: Final = "gone"
 """Deletions have sequence numbers of their own, under a client name with this suffix."""
 
 
-class Target(Protocol):
+class ViewEventTarget(Protocol):
     """A destination of the events of a view."""
 
     @property
@@ -79,7 +79,7 @@ class Publication:
         self.name = f"topic {options.topic} of {options.server}"
 
     def check(self, *, is_new: bool) -> None:  # noqa: ARG002 - a topic may have other records
-        """See `Target.check`."""
+        """See `ViewEventTarget.check`."""
         options = self._options
         topic = options.topic or ""
         with connected(options, "plan") as client:
@@ -88,11 +88,11 @@ class Publication:
                 pass  # a topic without SOW refuses the query
 
     def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - tasks know
-        """See `Target.take`."""
+        """See `ViewEventTarget.take`."""
         rows = events.select("body", "is_gone")
         reports = rows.mapInArrow(_sender(self._options), _REPORT_SCHEMA).collect()
-        refusals = [Refusal(one.topic, bytes(one.body), one.error) for one in reports]
-        raise_refusals(self._options, [Written(0, refusals)])
+        refusals = [RefusedMessage(one.topic, bytes(one.body), one.error) for one in reports]
+        raise_refusals(self._options, [WriteReport(0, refusals)])
 
 
 _REPORT: Final = pa.schema([("topic", pa.string()), ("body", pa.binary()), ("error", pa.string())])
@@ -107,7 +107,7 @@ def _sender(
         identity = identity_in_stream(options)
         deleting = replace(options, command="sow_delete")
         deleter = identity._replace(name=f"{identity.name}-{_DELETES}")
-        sinks: dict[bool, Sink] = {}
+        sinks: dict[bool, TaskSink] = {}
         with ExitStack() as stack:
             for batch in batches:
                 for is_gone in (False, True):
@@ -116,10 +116,10 @@ def _sender(
                         continue
                     if is_gone not in sinks:
                         opened = (
-                            Deleter(deleting, deleter) if is_gone else Publisher(options, identity)
+                            Deleter(deleting, deleter) if is_gone else RowPublisher(options, identity)
                         )
                         sinks[is_gone] = stack.enter_context(opened)
-                    sinks[is_gone].send(Outgoing(bodies.to_pylist(), {}))
+                    sinks[is_gone].send(OutgoingMessages(bodies.to_pylist(), {}))
             for sink in sinks.values():
                 sink.finish()
         refusals = [refusal for sink in sinks.values() for refusal in sink.refusals]
@@ -141,7 +141,7 @@ class ParquetFiles:
         self.name = str(self._path)
 
     def check(self, *, is_new: bool) -> None:
-        """See `Target.check`."""
+        """See `ViewEventTarget.check`."""
         if is_new and self._path.exists():
             raise PipelineError(
                 f"{self._path}: is there already, and the checkpoint is new; move it away"
@@ -150,7 +150,7 @@ class ParquetFiles:
             raise PipelineError(f"{self._path}: is no directory")
 
     def take(self, events: DataFrame, batch: int) -> None:
-        """See `Target.take`."""
+        """See `ViewEventTarget.take`."""
         folder = self._path / f"batch={batch}"
         half_made = self._path / f"_batch={batch}.tmp"
         rows = events.select("key", "body", "timestamp", "is_gone")
@@ -164,7 +164,7 @@ class ParquetFiles:
             shutil.rmtree(half_made)
 
 
-class Lines:
+class LineTarget:
     """Passes events to a callback, one by one; those of a repeated micro-batch twice.
 
     Args:
@@ -177,10 +177,10 @@ class Lines:
         self._tell = tell
 
     def check(self, *, is_new: bool) -> None:
-        """See `Target.check`."""
+        """See `ViewEventTarget.check`."""
 
     def take(self, events: DataFrame, batch: int) -> None:  # noqa: ARG002 - all are told alike
-        """See `Target.take`."""
+        """See `ViewEventTarget.take`."""
         for row in events.toLocalIterator():
             self._tell(row.key, None if row.is_gone else bytes(row.body))
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.admin.http.messages import JSON, Document, Request, Response
+from server.admin.http.messages import JSON, HttpDocument, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
     from actions.runner import ActionState
-    from server.admin.access import Access, Visitor
-    from server.admin.engine_calls import EngineSide
+    from server.admin.access import AccessControl, Requester
+    from server.admin.engine_calls import EngineCalls
 
 PATH: Final = ("console", "actions.json")
 
 
-class ActionStates:
+class ActionStatesPage:
     """Serves the states of the actions.
 
     Args:
@@ -32,14 +32,14 @@ class ActionStates:
     def __init__(
         self,
         states: Callable[[], Sequence[ActionState]],
-        access: Access,
-        engine_side: EngineSide,
+        access: AccessControl,
+        engine_side: EngineCalls,
     ) -> None:
         self._states = states
         self._access = access
         self._engine_side = engine_side
 
-    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the states.
 
         Raises:
@@ -48,4 +48,4 @@ class ActionStates:
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         states = await self._engine_side.ask(self._states)
         content = msgspec.json.encode({"actions": states})
-        return Response(Document(content, JSON), headers=[("Cache-Control", "no-store")])
+        return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])

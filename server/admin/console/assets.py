@@ -11,10 +11,10 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from server.admin.http.messages import Document, Refusal, Request, Response
+from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
+    from server.admin.access import AccessControl, Requester
 
 CONSOLE: Final = "console"
 """The first segment of all paths of the console."""
@@ -31,7 +31,7 @@ _TYPES: Final = {
 _FOR_EVER: Final = ("Cache-Control", "private, max-age=31536000, immutable")
 
 
-class Assets:
+class ConsoleAssets:
     """Answers requests for the files of the page.
 
     Args:
@@ -42,12 +42,12 @@ class Assets:
         base: the common prefix of their paths.
     """
 
-    def __init__(self, access: Access, policy: str) -> None:
+    def __init__(self, access: AccessControl, policy: str) -> None:
         self._access = access
         self._policy = ("Content-Security-Policy", policy)
         files = sorted(path for path in STATIC.rglob("*") if path.suffix in _TYPES)
         self._documents = {
-            path.relative_to(STATIC).parts: Document(path.read_bytes(), _TYPES[path.suffix])
+            path.relative_to(STATIC).parts: HttpDocument(path.read_bytes(), _TYPES[path.suffix])
             for path in files
         }
         digest = hashlib.blake2b(digest_size=8)
@@ -57,7 +57,7 @@ class Assets:
         self._version = digest.hexdigest()
         self.base: Final = f"/{CONSOLE}/{self._version}"
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return one file.
 
         Raises:
@@ -67,5 +67,5 @@ class Assets:
         _, *below = request.segments
         document = self._documents.get(tuple(below[1:]))
         if document is None or below[0] != self._version:
-            raise Refusal(404, f"There is no {request.path}; the console is at /.")
-        return Response(document, headers=[_FOR_EVER, self._policy])
+            raise HttpError(404, f"There is no {request.path}; the console is at /.")
+        return HttpResponse(document, headers=[_FOR_EVER, self._policy])

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.admin.http.messages import JSON, Document, Refusal, Request, Response
-from server.expressions import ExpressionError, Kind, parse, parse_field, parse_order_by
+from server.admin.http.messages import JSON, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.expressions import ExpressionError, ContextKind, parse, parse_field, parse_order_by
 from server.message_types.select_list import SelectionError, parse_selection
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
+    from server.admin.access import AccessControl, Requester
     from server.expressions.functions.registry import Functions
 
 PATH: Final = ("console", "check.json")
 
 
-class ExpressionCheck:
+class ExpressionCheckPage:
     """Checks texts as they are typed.
 
     Args:
@@ -32,16 +32,16 @@ class ExpressionCheck:
         access: checks the visitor's permissions.
     """
 
-    def __init__(self, functions: Functions, access: Access) -> None:
+    def __init__(self, functions: Functions, access: AccessControl) -> None:
         self._access = access
         self._readers: Mapping[str, Callable[[str], object]] = {
-            "filter": lambda text: parse(text, Kind.FILTER, functions),
+            "filter": lambda text: parse(text, ContextKind.FILTER, functions),
             "order_by": parse_order_by,
-            "projection": lambda text: parse_field(text, Kind.PROJECTION, functions),
+            "projection": lambda text: parse_field(text, ContextKind.PROJECTION, functions),
             "select": parse_selection,
         }
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Check the parameter `text` as a text of the kind in the parameter `kind`.
 
         Raises:
@@ -50,10 +50,10 @@ class ExpressionCheck:
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         reader = self._readers.get(request.query.get("kind", ""))
         if reader is None:
-            raise Refusal(400, f"kind: expected one of {', '.join(self._readers)}.")
+            raise HttpError(400, f"kind: expected one of {', '.join(self._readers)}.")
         found = self._check(reader, request.query.get("text", ""))
-        return Response(
-            Document(msgspec.json.encode(found), JSON), headers=[("Cache-Control", "no-store")]
+        return HttpResponse(
+            HttpDocument(msgspec.json.encode(found), JSON), headers=[("Cache-Control", "no-store")]
         )
 
     @staticmethod

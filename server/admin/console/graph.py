@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.admin.http.messages import JSON, Document, Request, Response
+from server.admin.http.messages import JSON, HttpDocument, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
+    from server.admin.access import AccessControl, Requester
 
 PATH: Final = ("console", "graph.json")
 
 
-class Graph:
+class GraphPage:
     """Serves the graph of the instance.
 
     Args:
@@ -26,15 +26,15 @@ class Graph:
         access: checks the visitor's permissions.
     """
 
-    def __init__(self, content: Mapping[str, object], access: Access) -> None:
-        self._document = Document(msgspec.json.encode(content), JSON)
+    def __init__(self, content: Mapping[str, object], access: AccessControl) -> None:
+        self._document = HttpDocument(msgspec.json.encode(content), JSON)
         self._access = access
 
-    async def answer(self, _request: Request, visitor: Visitor) -> Response:
+    async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the graph.
 
         Raises:
             Refusal: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
-        return Response(self._document)
+        return HttpResponse(self._document)

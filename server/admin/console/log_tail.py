@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.admin.http.events import EVENT_STREAM, STILL_THERE, event
-from server.admin.http.messages import Refusal, Request, Response
+from server.admin.http.events import EVENT_STREAM, KEEPALIVE_COMMENT, event
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.csrf import CrossSite
-    from server.log.targets.memory import Kept, MemoryTarget
+    from server.admin.access import AccessControl, Requester
+    from server.admin.csrf import CsrfProtection
+    from server.log.targets.memory import MemoryLogEntry, MemoryTarget
 
 PATH: Final = ("console", "log")
 
-MOST_FOLLOWERS: Final = 50
+MAX_LOG_FOLLOWERS: Final = 50
 
 _BEAT_SECONDS: Final = 15.0
 """The longest silence on a stream: writing to it detects a follower that has disconnected."""
@@ -41,26 +41,26 @@ class LogTail:
             configuration than an arbitrary page in a browser may read.
     """
 
-    def __init__(self, recent: MemoryTarget, access: Access, cross_site: CrossSite) -> None:
+    def __init__(self, recent: MemoryTarget, access: AccessControl, cross_site: CsrfProtection) -> None:
         self._recent = recent
         self._access = access
         self._cross_site = cross_site
         self._followers = 0
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return a stream of the entries after number `Last-Event-ID`, then of new ones.
 
         Raises:
             Refusal: the visitor may not read the log, the request comes from a page of another
-                site, or there are `MOST_FOLLOWERS` already.
+                site, or there are `MAX_LOG_FOLLOWERS` already.
         """
         self._cross_site.refuse_foreign(request)
         await self._access.require(visitor, "/" + "/".join(PATH))
-        if self._followers >= MOST_FOLLOWERS:
-            raise Refusal(503, f"{MOST_FOLLOWERS} follow the log already: that is as many as may.")
+        if self._followers >= MAX_LOG_FOLLOWERS:
+            raise HttpError(503, f"{MAX_LOG_FOLLOWERS} follow the log already: that is as many as may.")
         known = request.headers.get("last-event-id", "")
         number = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
-        return Response(
+        return HttpResponse(
             self._events(number),
             content_type=EVENT_STREAM,
             headers=[("Cache-Control", "no-store")],
@@ -86,13 +86,13 @@ class LogTail:
                 try:
                     await asyncio.wait_for(more.wait(), _BEAT_SECONDS)
                 except TimeoutError:
-                    yield STILL_THERE
+                    yield KEEPALIVE_COMMENT
         finally:
             stop()
             self._followers -= 1
 
 
-def _as_text(entries: list[Kept]) -> str:
+def _as_text(entries: list[MemoryLogEntry]) -> str:
     """Return the entries as JSON."""
     return msgspec.json.encode(
         [

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.admin.http.messages import Document, Request, Response
+from server.admin.http.messages import HttpDocument, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
+    from server.admin.access import AccessControl, Requester
 
 PATH: Final = ("console", "logon")
 
 
-class Logon:
+class LogonPage:
     """Answers requests to log on.
 
     Args:
         access: authenticates the visitor.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: AccessControl) -> None:
         self._access = access
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Authenticate the visitor, also if the page's paths do not need it; redirect to the page.
 
         Raises:
@@ -36,4 +36,4 @@ class Logon:
         if visitor.is_exempt:
             cookies = self._access.cookie_of(await self._access.log_on(request), request)
         headers = [("Location", "/"), ("Cache-Control", "no-store"), *cookies]
-        return Response(Document(b"", ""), 303, headers=headers)
+        return HttpResponse(HttpDocument(b"", ""), 303, headers=headers)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from server.statistics.resources import MESH_INSTANCES
 
 if TYPE_CHECKING:
-    from server.statistics.sample import Snapshot
+    from server.statistics.sample import StatisticsSnapshot
 
 
-def mesh_addresses(snapshot: Snapshot | None) -> list[str]:
+def mesh_addresses(snapshot: StatisticsSnapshot | None) -> list[str]:
     """Return the addresses of other instances' admin interfaces, as in http://host:8085.
 
     Args:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from server.admin.console.assets import STATIC
 from server.admin.console.policy import is_source, policy
-from server.admin.http.messages import HTML, Document, Request, Response
+from server.admin.http.messages import HTML, HttpDocument, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
-    from server.admin.access import Visitor
+    from server.admin.access import Requester
     from server.admin.console.queries import QueryTransport
 
 
@@ -42,13 +42,13 @@ class ConsolePage:
         self._queries = queries
         self._mesh = mesh
 
-    async def answer(self, request: Request, _visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, _visitor: Requester) -> HttpResponse:
         """Return the page, with its Content-Security-Policy."""
         mesh = [one for one in self._mesh() if is_source(_origin(one))]
         text = _filled(self._text, {"mesh": " ".join(mesh)})
         queries = [] if self._queries is None else self._queries.sources(request)
         policed = ("Content-Security-Policy", policy([*queries, *map(_origin, mesh)]))
-        return Response(Document(text.encode(errors="replace"), HTML), headers=[policed])
+        return HttpResponse(HttpDocument(text.encode(errors="replace"), HTML), headers=[policed])
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
-    from server.admin.http.messages import Request
+    from server.admin.http.messages import HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class QueryTransport:
     is_secure: bool
     elsewhere: str | None
 
-    def url(self, request: Request) -> str:
+    def url(self, request: HttpRequest) -> str:
         """Return its URL for the client that has sent a request."""
         if self.elsewhere:
             scheme = "wss" if request.is_encrypted or self.is_secure else "ws"
@@ -40,7 +40,7 @@ class QueryTransport:
         named = f"[{host}]" if ":" in host else host
         return f"{'wss' if self.is_secure else 'ws'}://{named}:{self.port}"
 
-    def sources(self, request: Request) -> list[str]:
+    def sources(self, request: HttpRequest) -> list[str]:
         """Return the sources that the policy of the requested page must allow."""
         try:
             where = urlsplit(self.url(request))

@@ -8,11 +8,11 @@ import msgspec
 
 from config_schema.version import VERSION
 from server.admin.console.assets import CONSOLE
-from server.admin.http.messages import JSON, Document, Request, Response
+from server.admin.http.messages import JSON, HttpDocument, HttpRequest, HttpResponse
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
-    from server.admin.access import Access, Visitor
+    from server.admin.access import AccessControl, Requester
     from server.admin.console.queries import QueryTransport
 
 SESSION: Final = "session.json"
@@ -39,7 +39,7 @@ class SessionPage:
         admin: AdminSpec,
         base: str,
         queries: QueryTransport | None,
-        access: Access,
+        access: AccessControl,
     ) -> None:
         self._known = {
             "name": spec.name,
@@ -53,7 +53,7 @@ class SessionPage:
         self._queries = queries
         self._access = access
 
-    async def session(self, request: Request, visitor: Visitor) -> Response:
+    async def session(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the data that the page needs when it is loaded.
 
             interval    milliseconds between samples
@@ -75,7 +75,7 @@ class SessionPage:
             }
         )
 
-    async def may(self, request: Request, visitor: Visitor) -> Response:
+    async def may(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return whether the visitor may use each path in the parameter `paths`, one per line.
 
         Raises:
@@ -87,5 +87,5 @@ class SessionPage:
         return _document({path: path not in refused for path in paths})
 
 
-def _document(known: object) -> Response:
-    return Response(Document(msgspec.json.encode(known), JSON), headers=[_NOT_KEPT])
+def _document(known: object) -> HttpResponse:
+    return HttpResponse(HttpDocument(msgspec.json.encode(known), JSON), headers=[_NOT_KEPT])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from server.queues.core import Consumer
     from server.topics.subscriptions.subscription import Subscription
 
-MOST_SUBSCRIPTIONS: Final = 100
+MAX_LISTED_SUBSCRIPTIONS: Final = 100
 """Subscriptions of a client that are listed one by one."""
 
 _MOST_TOPICS: Final = 500
@@ -45,7 +45,7 @@ each."""
 _MICROSECONDS: Final = 1_000_000
 
 
-class Gathering:
+class ClientFactsCollector:
     """Gathers the engine's facts. Its methods are called on the engine's thread.
 
     Args:
@@ -104,7 +104,7 @@ class Gathering:
         engine, intake, outbox = self._engine, session.intake, session.outbox
         turns = engine.turns
         longest, elapsed = turns.longest, turns.elapsed()
-        told = sorted(subscriptions, key=_interest, reverse=True)[:MOST_SUBSCRIPTIONS]
+        told = sorted(subscriptions, key=_interest, reverse=True)[:MAX_LISTED_SUBSCRIPTIONS]
         return ClientFacts(
             moment=engine.clock.now(),
             number=session.number,

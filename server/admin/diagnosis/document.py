@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from server.admin.diagnosis.humanize import number, size, span
 from server.admin.diagnosis.limits import limits
-from server.admin.diagnosis.reasons import Known, Reason, reasons, state
+from server.admin.diagnosis.reasons import DiagnosisFacts, Reason, reasons, state
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
     from server.admin.diagnosis.facts import ClientFacts, ConsumerFacts, SubscriptionFacts
-    from server.admin.diagnosis.limits import Reached
-    from server.topics.subscriptions.limits.slow_clients import Kept
+    from server.admin.diagnosis.limits import LimitUsage
+    from server.topics.subscriptions.limits.slow_clients import BacklogStats
     from server.topics.subscriptions.matching.filter_costs import FilterCost
 
-Content: TypeAlias = "str | int | float | list[Content] | dict[str, Content]"
+DiagnosisContent: TypeAlias = "str | int | float | list[DiagnosisContent] | dict[str, DiagnosisContent]"
 """The source of documents of any form."""
 
 _AS_SAID: Final = {
@@ -27,7 +27,7 @@ _AS_SAID: Final = {
 """The wording of a state in a sentence, where it is not the state's name."""
 
 
-def of_client(known: Known) -> dict[str, Content]:
+def of_client(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
     """Explain a client."""
     client, found = known.client, reasons(known)
     said = state(known, found)
@@ -55,7 +55,7 @@ def of_client(known: Known) -> dict[str, Content]:
     }
 
 
-def _sentences(known: Known, said: str) -> Iterator[str]:
+def _sentences(known: DiagnosisFacts, said: str) -> Iterator[str]:
     client, pace = known.client, known.pace
     user = f", user {client.user!r}," if client.user else ""
     spoken = f", as {client.message_type}" if client.message_type else ""
@@ -98,7 +98,7 @@ def _holdings(client: ClientFacts) -> Iterator[str]:
     yield f"{number(len(client.queries), 'query', 'queries')} under way"
 
 
-def _reason(reason: Reason) -> dict[str, Content]:
+def _reason(reason: Reason) -> dict[str, DiagnosisContent]:
     return {
         "name": reason.name,
         "trouble": int(reason.is_trouble),
@@ -107,7 +107,7 @@ def _reason(reason: Reason) -> dict[str, Content]:
     }
 
 
-def _identity(client: ClientFacts) -> dict[str, Content]:
+def _identity(client: ClientFacts) -> dict[str, DiagnosisContent]:
     return {
         "client_name": client.name,
         "connection_name": client.connection_name,
@@ -125,7 +125,7 @@ def _identity(client: ClientFacts) -> dict[str, Content]:
     }
 
 
-def _pace(known: Known) -> dict[str, Content]:
+def _pace(known: DiagnosisFacts) -> dict[str, DiagnosisContent]:
     client, pace = known.client, known.pace
     return {
         "bytes_in": client.bytes_in,
@@ -140,7 +140,7 @@ def _pace(known: Known) -> dict[str, Content]:
     }
 
 
-def _waiting(client: ClientFacts) -> dict[str, Content]:
+def _waiting(client: ClientFacts) -> dict[str, DiagnosisContent]:
     readings = client.readings
     return {
         "queued_bytes_out": readings.kept,
@@ -155,7 +155,7 @@ def _waiting(client: ClientFacts) -> dict[str, Content]:
     }
 
 
-def _kept(kept: Kept) -> dict[str, Content]:
+def _kept(kept: BacklogStats) -> dict[str, DiagnosisContent]:
     return {
         "memory_bytes": kept.memory,
         "held_bytes": kept.held,
@@ -165,7 +165,7 @@ def _kept(kept: Kept) -> dict[str, Content]:
     }
 
 
-def _limit(limit: Reached) -> dict[str, Content]:
+def _limit(limit: LimitUsage) -> dict[str, DiagnosisContent]:
     return {
         "name": limit.name,
         "what": limit.what,
@@ -176,8 +176,8 @@ def _limit(limit: Reached) -> dict[str, Content]:
     }
 
 
-def _subscription(one: SubscriptionFacts) -> dict[str, Content]:
-    found: dict[str, Content] = {
+def _subscription(one: SubscriptionFacts) -> dict[str, DiagnosisContent]:
+    found: dict[str, DiagnosisContent] = {
         "id": one.number,
         "sub_id": one.sub_id,
         "topic": one.topic,
@@ -214,7 +214,7 @@ def _subscription(one: SubscriptionFacts) -> dict[str, Content]:
     return found if one.consumer is None else found | _consumer(one.consumer)
 
 
-def _consumer(consumer: ConsumerFacts) -> dict[str, Content]:
+def _consumer(consumer: ConsumerFacts) -> dict[str, DiagnosisContent]:
     return {
         "backlog": consumer.leased,
         "max_backlog": consumer.most,
@@ -224,7 +224,7 @@ def _consumer(consumer: ConsumerFacts) -> dict[str, Content]:
     }
 
 
-def of_filters(costs: list[FilterCost], shown: list[FilterCost]) -> dict[str, Content]:
+def of_filters(costs: list[FilterCost], shown: list[FilterCost]) -> dict[str, DiagnosisContent]:
     """Return the cost of filters as a document.
 
     Args:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from server.engine.socket_stats import Readings
-    from server.topics.subscriptions.limits.slow_clients import Kept
+    from server.engine.socket_stats import SocketStats
+    from server.topics.subscriptions.limits.slow_clients import BacklogStats
     from server.topics.subscriptions.matching.filter_costs import FilterCost
 
 
@@ -189,8 +189,8 @@ class ClientFacts:
     messages_in: int
     bytes_out: int
     messages_out: int
-    readings: Readings
-    kept: Kept | None
+    readings: SocketStats
+    kept: BacklogStats | None
     behind_queries: int
     commands_wait: bool
     commands_are_held: bool

@@ -10,11 +10,11 @@ import msgspec
 
 from server.admin.documents import html_form
 from server.admin.documents.xml_form import attribute, escape
-from server.admin.http.messages import HTML, JSON, XML, Document
+from server.admin.http.messages import HTML, JSON, XML, HttpDocument
 from server.admin.tree import link
 
 if TYPE_CHECKING:
-    from server.admin.diagnosis.document import Content
+    from server.admin.diagnosis.document import DiagnosisContent
 
 FORMS: Final = ("json", "xml")
 
@@ -30,7 +30,7 @@ _SINGULAR: Final = {
 """The name of a list's elements in XML."""
 
 
-def render(names: Sequence[str], content: dict[str, Content], form: str) -> Document:
+def render(names: Sequence[str], content: dict[str, DiagnosisContent], form: str) -> HttpDocument:
     """Return a document.
 
     Args:
@@ -39,24 +39,24 @@ def render(names: Sequence[str], content: dict[str, Content], form: str) -> Docu
         form: "json", "xml", or nothing for a page.
     """
     if form == "":
-        return Document(_page(names, content), HTML)
-    nested: Content = content
+        return HttpDocument(_page(names, content), HTML)
+    nested: DiagnosisContent = content
     for at in range(len(names) - 1, -1, -1):
         if at and names[at - 1] == "clients":
             nested = [{"id": names[at], **nested}] if isinstance(nested, dict) else nested
         else:
             nested = {names[at]: nested}
     if form == "json":
-        return Document(msgspec.json.encode(_texts(nested)), JSON)
+        return HttpDocument(msgspec.json.encode(_texts(nested)), JSON)
     lines = _elements(nested, "") if isinstance(nested, dict) else ()
-    return Document(("\n".join(lines) + "\n").encode(errors="replace"), XML)
+    return HttpDocument(("\n".join(lines) + "\n").encode(errors="replace"), XML)
 
 
 def _text(value: str | float) -> str:
     return f"{value:.12f}" if isinstance(value, float) else str(value)
 
 
-def _texts(content: Content) -> object:
+def _texts(content: DiagnosisContent) -> object:
     """Return the same with numbers as texts, as in all documents."""
     if isinstance(content, dict):
         return {name: _texts(each) for name, each in content.items()}
@@ -65,7 +65,7 @@ def _texts(content: Content) -> object:
     return _text(content)
 
 
-def _elements(content: dict[str, Content], indent: str) -> Iterator[str]:
+def _elements(content: dict[str, DiagnosisContent], indent: str) -> Iterator[str]:
     for name, value in content.items():
         if isinstance(value, list):
             yield f"{indent}<{name}>"
@@ -76,7 +76,7 @@ def _elements(content: dict[str, Content], indent: str) -> Iterator[str]:
             yield from _element(name, value, indent)
 
 
-def _element(name: str, value: Content, indent: str) -> Iterator[str]:
+def _element(name: str, value: DiagnosisContent, indent: str) -> Iterator[str]:
     if isinstance(value, dict):
         inner = dict(value)
         identity = inner.pop("id", None)
@@ -88,7 +88,7 @@ def _element(name: str, value: Content, indent: str) -> Iterator[str]:
         yield f"{indent}<{name}>{escape(_text(value))}</{name}>"
 
 
-def _page(names: Sequence[str], content: dict[str, Content]) -> bytes:
+def _page(names: Sequence[str], content: dict[str, DiagnosisContent]) -> bytes:
     path = escape_html(link(names))
     also = f'<a href="{path}.json">JSON</a> and <a href="{path}.xml">XML</a>'
     lines = [
@@ -100,7 +100,7 @@ def _page(names: Sequence[str], content: dict[str, Content]) -> bytes:
     return html_form.page(" / ".join(names), lines)
 
 
-def _sections(content: dict[str, Content]) -> Iterator[str]:
+def _sections(content: dict[str, DiagnosisContent]) -> Iterator[str]:
     """Yield the parts of a page: single values first, then one table per dictionary or list."""
     yield from _table("", content)
     for name, value in content.items():
@@ -113,7 +113,7 @@ def _sections(content: dict[str, Content]) -> Iterator[str]:
                 yield from _wide_table(name, rows)
 
 
-def _table(name: str, row: dict[str, Content]) -> Iterator[str]:
+def _table(name: str, row: dict[str, DiagnosisContent]) -> Iterator[str]:
     """Yield a table with a line for each value."""
     yield f"<table><caption>{escape_html(name)}</caption><tbody>"
     for key, value in row.items():
@@ -122,7 +122,7 @@ def _table(name: str, row: dict[str, Content]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _wide_table(name: str, rows: list[dict[str, Content]]) -> Iterator[str]:
+def _wide_table(name: str, rows: list[dict[str, DiagnosisContent]]) -> Iterator[str]:
     """Yield a table with a line for each element of a list, and a column for each key of any."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     yield f"<table><caption>{escape_html(name)}</caption><thead><tr>"
@@ -133,5 +133,5 @@ def _wide_table(name: str, rows: list[dict[str, Content]]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _cell(value: Content) -> str:
+def _cell(value: DiagnosisContent) -> str:
     return "" if isinstance(value, dict | list) else escape_html(_text(value))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.util.limits import MOST_MEMORY, MOST_QUERIES, MOST_SUBSCRIPTIONS
+from server.util.limits import MAX_CLIENT_MEMORY, MAX_QUERIES, MAX_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from server.admin.diagnosis.facts import ClientFacts
-    from server.topics.subscriptions.limits.slow_clients import Kept
+    from server.topics.subscriptions.limits.slow_clients import BacklogStats
 
-NEAR: Final = 0.8
+NEAR_LIMIT_SHARE: Final = 0.8
 """The share of a limit from which on the client is near it."""
 
 
-class Reached(NamedTuple):
+class LimitUsage(NamedTuple):
     """A limit.
 
     Attributes:
@@ -39,31 +39,31 @@ class Reached(NamedTuple):
     @property
     def is_near(self) -> bool:
         """Whether it is nearly reached, or more than that."""
-        return self.share >= NEAR
+        return self.share >= NEAR_LIMIT_SHARE
 
 
-def limits(client: ClientFacts) -> list[Reached]:
+def limits(client: ClientFacts) -> list[LimitUsage]:
     """Return the limits that apply to a client."""
     found = [
-        Reached(
+        LimitUsage(
             "subscriptions and queries",
             "bytes that its subscriptions and queries take",
             client.memory_of_commands,
-            MOST_MEMORY,
+            MAX_CLIENT_MEMORY,
             "further ones are refused",
         ),
-        Reached(
+        LimitUsage(
             "subscriptions",
             "subscriptions",
             client.subscription_count,
-            MOST_SUBSCRIPTIONS,
+            MAX_SUBSCRIPTIONS,
             "further ones are refused",
         ),
-        Reached(
+        LimitUsage(
             "queries",
             "queries under way",
             len(client.queries),
-            MOST_QUERIES,
+            MAX_QUERIES,
             "the commands behind them wait",
         ),
     ]
@@ -72,33 +72,33 @@ def limits(client: ClientFacts) -> list[Reached]:
     return found
 
 
-def _of_slow_clients(client: ClientFacts, kept: Kept) -> list[Reached]:
+def _of_slow_clients(client: ClientFacts, kept: BacklogStats) -> list[LimitUsage]:
     configured = kept.limits
     offline, cut_off = "what waits goes to disk", "it is disconnected"
     occupied = kept.memory + kept.held
     found = [
-        Reached(
+        LimitUsage(
             "ClientMaxCapacity of MessageMemoryLimit",
             "bytes of memory that are kept for it",
             occupied,
             configured.memory * configured.share,
             offline if kept.memory else cut_off,
         ),
-        Reached(
+        LimitUsage(
             "MessageMemoryLimit",
             "bytes of memory that are kept for all clients that share the limit",
             kept.pool_memory,
             configured.memory,
             "what waits for the largest of them goes to disk",
         ),
-        Reached(
+        LimitUsage(
             "ClientMaxCapacity of MessageDiskLimit",
             "bytes that wait for it on disk",
             kept.disk,
             configured.disk * configured.share,
             cut_off,
         ),
-        Reached(
+        LimitUsage(
             "MessageDiskLimit",
             "bytes that wait on disk for all clients that share the limit",
             kept.pool_disk,
@@ -109,7 +109,7 @@ def _of_slow_clients(client: ClientFacts, kept: Kept) -> list[Reached]:
     if configured.age is not None:
         waits = client.readings.waits if client.is_behind else 0.0
         found.append(
-            Reached(
+            LimitUsage(
                 "ClientMessageAgeLimit",
                 "seconds for which the oldest byte has waited for it",
                 waits,

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from server.admin.diagnosis.document import of_client, of_filters
 from server.admin.diagnosis.formats import FORMS, render
-from server.admin.diagnosis.reasons import Known
-from server.admin.diagnosis.throughput import Mark, marks, pace
-from server.admin.http.messages import Refusal, Request, Response
+from server.admin.diagnosis.reasons import DiagnosisFacts
+from server.admin.diagnosis.throughput import ByteCounts, marks, pace
+from server.admin.http.messages import HttpError, HttpRequest, HttpResponse
 from server.admin.monitoring import EXPLANATION, FILTERS
 from server.admin.tree import INSTANCE, ROOT
 from server.statistics.resources import CLIENTS
 from server.topics.subscriptions.matching.filter_costs import costliest
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.diagnosis.collector import Gathering
-    from server.admin.diagnosis.document import Content
+    from server.admin.access import AccessControl, Requester
+    from server.admin.diagnosis.collector import ClientFactsCollector
+    from server.admin.diagnosis.document import DiagnosisContent
     from server.admin.diagnosis.facts import ClientFacts
-    from server.admin.engine_calls import EngineSide
-    from server.admin.history import Past
-    from server.admin.monitoring import Monitoring
+    from server.admin.engine_calls import EngineCalls
+    from server.admin.history import HistoryPages
+    from server.admin.monitoring import MonitoringPages
 
 _CLIENTS: Final = (ROOT, *CLIENTS.path.split("/"))
 _FILTERS: Final = (ROOT, INSTANCE, FILTERS)
@@ -30,7 +30,7 @@ _MOST_FILTERS: Final = 100
 """Filters that are listed one by one."""
 
 
-class Explaining:
+class DiagnosisPages:
     """Explains clients and filters.
 
     Args:
@@ -44,11 +44,11 @@ class Explaining:
 
     def __init__(
         self,
-        monitoring: Monitoring,
-        past: Past,
-        access: Access,
-        engine_side: EngineSide,
-        gathering: Gathering,
+        monitoring: MonitoringPages,
+        past: HistoryPages,
+        access: AccessControl,
+        engine_side: EngineCalls,
+        gathering: ClientFactsCollector,
         interval: float,
     ) -> None:
         self._monitoring = monitoring
@@ -58,7 +58,7 @@ class Explaining:
         self._gathering = gathering
         self._interval = interval
 
-    async def client(self, request: Request, visitor: Visitor) -> Response:
+    async def client(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Explain a client; other paths below clients are the tree's.
 
         Raises:
@@ -69,10 +69,10 @@ class Explaining:
             return await self._monitoring.answer(request, visitor)
         await self._access.require(visitor, "/" + "/".join(names))
         facts = await self._facts(names[-2])
-        known = Known(facts, pace(facts, await self._marks(facts)))
+        known = DiagnosisFacts(facts, pace(facts, await self._marks(facts)))
         return _shown(names, of_client(known), form)
 
-    async def filters(self, request: Request, visitor: Visitor) -> Response:
+    async def filters(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """List the filters that cost most.
 
         Raises:
@@ -81,7 +81,7 @@ class Explaining:
         names, form = _taken_apart(request.segments)
         path = "/" + "/".join(_FILTERS)
         if names != _FILTERS:
-            raise Refusal(404, f"There is no {request.path}; expected {path}.")
+            raise HttpError(404, f"There is no {request.path}; expected {path}.")
         await self._access.require(visitor, path)
         costs = await self._engine_side.perform(self._gathering.filters)
         return _shown(names, of_filters(costs, costliest(costs, _MOST_FILTERS)), form)
@@ -100,14 +100,14 @@ class Explaining:
             )
         if facts is None:
             every = "/".join(_CLIENTS)
-            raise Refusal(404, f"There is no client {identity!r}; /{every} has them all.")
+            raise HttpError(404, f"There is no client {identity!r}; /{every} has them all.")
         return facts
 
-    async def _marks(self, facts: ClientFacts) -> list[Mark]:
+    async def _marks(self, facts: ClientFacts) -> list[ByteCounts]:
         """Return a client's byte counts in the samples; none if these cannot be read."""
         try:
             return await self._past.ask(lambda found: marks(facts, self._interval, found))
-        except Refusal:
+        except HttpError:
             return []
 
 
@@ -121,10 +121,10 @@ def _taken_apart(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     if stem in (EXPLANATION, FILTERS):
         if form not in FORMS:
             expected = " or ".join(f".{one}" for one in FORMS)
-            raise Refusal(404, f"There is no .{form} of this; expected {expected}.")
+            raise HttpError(404, f"There is no .{form} of this; expected {expected}.")
         return (*segments[:-1], stem), form
     return segments, ""
 
 
-def _shown(names: tuple[str, ...], content: dict[str, Content], form: str) -> Response:
-    return Response(render(names, content, form), headers=[("Cache-Control", "no-store")])
+def _shown(names: tuple[str, ...], content: dict[str, DiagnosisContent], form: str) -> HttpResponse:
+    return HttpResponse(render(names, content, form), headers=[("Cache-Control", "no-store")])

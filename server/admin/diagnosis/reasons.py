@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         LimitFacts,
         SubscriptionFacts,
     )
-    from server.admin.diagnosis.throughput import Pace
+    from server.admin.diagnosis.throughput import ClientRates
 
 _STOPPED_SECONDS: Final = 1.0
 """A client that has read nothing for that long has stopped reading."""
@@ -44,7 +44,7 @@ _MOST_OF_A_KIND: Final = 5
 """Subscriptions that are named for the same reason."""
 
 
-class Known(NamedTuple):
+class DiagnosisFacts(NamedTuple):
     """The facts that the rules judge by.
 
     Attributes:
@@ -53,7 +53,7 @@ class Known(NamedTuple):
     """
 
     client: ClientFacts
-    pace: Pace
+    pace: ClientRates
 
 
 class Reason(NamedTuple):
@@ -72,15 +72,15 @@ class Reason(NamedTuple):
     is_trouble: bool = True
 
 
-Rule: TypeAlias = Callable[[Known], Iterator[Reason]]
+DiagnosisRule: TypeAlias = Callable[[DiagnosisFacts], Iterator[Reason]]
 
 
-def reasons(known: Known) -> list[Reason]:
+def reasons(known: DiagnosisFacts) -> list[Reason]:
     """Return all reasons for a client's state, the most likely first."""
     return [reason for rule in _RULES for reason in rule(known)]
 
 
-def state(known: Known, found: list[Reason]) -> str:
+def state(known: DiagnosisFacts, found: list[Reason]) -> str:
     """Return a client's state, in a word or two.
 
     Args:
@@ -99,7 +99,7 @@ def state(known: Known, found: list[Reason]) -> str:
     return "waits" if any(reason.is_trouble for reason in found) else "keeps up"
 
 
-def _not_logged_on(known: Known) -> Iterator[Reason]:
+def _not_logged_on(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if not client.has_logged_on:
         seconds = span(client.moment - client.connected_at)
@@ -110,7 +110,7 @@ def _not_logged_on(known: Known) -> Iterator[Reason]:
         )
 
 
-def _stopped_reading(known: Known) -> Iterator[Reason]:
+def _stopped_reading(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if not _has_stopped(known):
         return
@@ -125,7 +125,7 @@ def _stopped_reading(known: Known) -> Iterator[Reason]:
     )
 
 
-def _has_stopped(known: Known) -> bool:
+def _has_stopped(known: DiagnosisFacts) -> bool:
     client, pace = known.client, known.pace
     if pace.is_known:  # a slow reader's receive window closes from time to time, too
         stands_still = pace.read_lately < _STOPPED_BYTES
@@ -134,7 +134,7 @@ def _has_stopped(known: Known) -> bool:
     return client.is_behind and client.readings.waits >= _STOPPED_SECONDS and stands_still
 
 
-def _reads_slowly(known: Known) -> Iterator[Reason]:
+def _reads_slowly(known: DiagnosisFacts) -> Iterator[Reason]:
     client, pace = known.client, known.pace
     if not client.is_behind or _has_stopped(known):
         return
@@ -152,7 +152,7 @@ def _reads_slowly(known: Known) -> Iterator[Reason]:
     )
 
 
-def _outlook(known: Known) -> str:
+def _outlook(known: DiagnosisFacts) -> str:
     """Return when a slow client will have caught up, or reach its limit."""
     client, growth = known.client, known.pace.growth
     if growth <= -_STOPPED_BYTES:
@@ -169,7 +169,7 @@ def _outlook(known: Known) -> str:
     return f" If that goes on, {then} in {span(max(room, 0.0) / growth)}."
 
 
-def _offline(known: Known) -> Iterator[Reason]:
+def _offline(known: DiagnosisFacts) -> Iterator[Reason]:
     kept = known.client.kept
     if kept is not None and kept.is_offline:
         yield Reason(
@@ -179,7 +179,7 @@ def _offline(known: Known) -> Iterator[Reason]:
         )
 
 
-def _near_limits(known: Known) -> Iterator[Reason]:
+def _near_limits(known: DiagnosisFacts) -> Iterator[Reason]:
     for limit in limits(known.client):
         if limit.is_near:
             yield Reason(
@@ -189,7 +189,7 @@ def _near_limits(known: Known) -> Iterator[Reason]:
             )
 
 
-def _queries_first(known: Known) -> Iterator[Reason]:
+def _queries_first(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if client.queries and client.behind_queries:
         first = client.queries[0]
@@ -202,7 +202,7 @@ def _queries_first(known: Known) -> Iterator[Reason]:
         )
 
 
-def _replays(known: Known) -> Iterator[Reason]:
+def _replays(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: one.replay is not None and one.replay.is_behind):
         replay = one.replay
         if replay is None or replay.seconds_behind < _CATCHING_UP:
@@ -217,7 +217,7 @@ def _replays(known: Known) -> Iterator[Reason]:
         )
 
 
-def _paused(known: Known) -> Iterator[Reason]:
+def _paused(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, _is_paused):
         yield Reason(
             "paused",
@@ -232,7 +232,7 @@ def _is_paused(one: SubscriptionFacts) -> bool:
     return has_paused_replay or (one.consumer is not None and not one.consumer.asked_for)
 
 
-def _full_backlogs(known: Known) -> Iterator[Reason]:
+def _full_backlogs(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: one.consumer is not None and _is_full(one.consumer)):
         consumer = one.consumer
         if consumer is None:
@@ -253,7 +253,7 @@ def _is_full(consumer: ConsumerFacts) -> bool:
     return consumer.leased >= consumer.most > 0
 
 
-def _held_back(known: Known) -> Iterator[Reason]:
+def _held_back(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: one.consumer is not None and one.consumer.is_held_back):
         yield Reason(
             "held back",
@@ -262,7 +262,7 @@ def _held_back(known: Known) -> Iterator[Reason]:
         )
 
 
-def _commands(known: Known) -> Iterator[Reason]:
+def _commands(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if client.commands_are_held:
         yield Reason(
@@ -279,7 +279,7 @@ def _commands(known: Known) -> Iterator[Reason]:
         )
 
 
-def _costly_filters(known: Known) -> Iterator[Reason]:
+def _costly_filters(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: one.share >= _COSTLY):
         yield Reason(
             "costly filter",
@@ -291,7 +291,7 @@ def _costly_filters(known: Known) -> Iterator[Reason]:
         )
 
 
-def _conflated(known: Known) -> Iterator[Reason]:
+def _conflated(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: bool(one.conflated)):
         yield Reason(
             "conflation",
@@ -301,7 +301,7 @@ def _conflated(known: Known) -> Iterator[Reason]:
         )
 
 
-def _entitled(known: Known) -> Iterator[Reason]:
+def _entitled(known: DiagnosisFacts) -> Iterator[Reason]:
     for one in _some(known, lambda one: bool(one.limits)):
         limit = one.limits[0]
         others = len(one.limits) - 1
@@ -328,7 +328,7 @@ def _seen(limit: LimitFacts) -> str:
     return ", and ".join(parts)
 
 
-def _busy_engine(known: Known) -> Iterator[Reason]:
+def _busy_engine(known: DiagnosisFacts) -> Iterator[Reason]:
     client = known.client
     if client.engine_lag >= _BUSY_SECONDS:
         yield Reason(
@@ -340,7 +340,7 @@ def _busy_engine(known: Known) -> Iterator[Reason]:
         )
 
 
-def _some(known: Known, is_one: Callable[[SubscriptionFacts], bool]) -> Iterator[SubscriptionFacts]:
+def _some(known: DiagnosisFacts, is_one: Callable[[SubscriptionFacts], bool]) -> Iterator[SubscriptionFacts]:
     found = [one for one in known.client.subscriptions if is_one(one)]
     yield from found[:_MOST_OF_A_KIND]
 
@@ -349,7 +349,7 @@ def _disconnect(client: ClientFacts) -> str:
     return f"/amps/administrator/clients/{client.number}/disconnect"
 
 
-_RULES: Final[tuple[Rule, ...]] = (
+_RULES: Final[tuple[DiagnosisRule, ...]] = (
     _not_logged_on,
     _stopped_reading,
     _reads_slowly,

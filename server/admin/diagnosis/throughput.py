@@ -10,7 +10,7 @@ from server.statistics.timestamps import from_unix, to_unix
 
 if TYPE_CHECKING:
     from server.admin.diagnosis.facts import ClientFacts
-    from server.statistics.history import History
+    from server.statistics.history import StatisticsHistory
 
 _SAMPLES: Final = 6
 """Samples to look back at; they cover at least _SECONDS."""
@@ -21,7 +21,7 @@ _LEAST_SECONDS: Final = 0.5
 _FIELDS: Final = ("bytes_in", "bytes_out", "queued_bytes_out", "transport_tx_queue")
 
 
-class Mark(NamedTuple):
+class ByteCounts(NamedTuple):
     """A client's byte counts at a moment.
 
     Attributes:
@@ -37,7 +37,7 @@ class Mark(NamedTuple):
     unread: int
 
 
-class Pace(NamedTuple):
+class ClientRates(NamedTuple):
     """The rates of a client, in bytes a second.
 
     Attributes:
@@ -65,10 +65,10 @@ class Pace(NamedTuple):
         return self.written - self.read
 
 
-_UNKNOWN: Final = Pace(0.0, 0.0, 0.0, 0.0, 0.0)
+_UNKNOWN: Final = ClientRates(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def marks(client: ClientFacts, interval: float, history: History) -> list[Mark]:
+def marks(client: ClientFacts, interval: float, history: StatisticsHistory) -> list[ByteCounts]:
     """Return a client's byte counts in the last samples, oldest first.
 
     Args:
@@ -85,7 +85,7 @@ def marks(client: ClientFacts, interval: float, history: History) -> list[Mark]:
         dict(history.values(CLIENTS, str(client.number), name, first, last)) for name in _FIELDS
     ]
     return [
-        Mark(to_unix(timestamp), *_counts([column.get(timestamp, 0) for column in columns]))
+        ByteCounts(to_unix(timestamp), *_counts([column.get(timestamp, 0) for column in columns]))
         for timestamp in columns[0]
     ]
 
@@ -95,20 +95,20 @@ def _counts(values: Sequence[str | int | float]) -> tuple[int, int, int]:
     return received, written, kept + sending
 
 
-def pace(client: ClientFacts, earlier: Sequence[Mark]) -> Pace:
+def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
     """Return the rates of a client.
 
     Args:
         client: its present facts.
         earlier: its earlier byte counts, oldest first.
     """
-    now = Mark(client.moment, client.bytes_in, client.bytes_out, client.unread)
+    now = ByteCounts(client.moment, client.bytes_in, client.bytes_out, client.unread)
     usable = [one for one in earlier if now.moment - one.moment >= _LEAST_SECONDS]
     if not usable:
         return _UNKNOWN
     first, last = usable[0], usable[-1]
     seconds = now.moment - first.moment
-    return Pace(
+    return ClientRates(
         seconds,
         max(now.received - first.received, 0) / seconds,
         max(now.written - first.written, 0) / seconds,
@@ -117,7 +117,7 @@ def pace(client: ClientFacts, earlier: Sequence[Mark]) -> Pace:
     )
 
 
-def _read(earlier: Mark, now: Mark) -> float:
+def _read(earlier: ByteCounts, now: ByteCounts) -> float:
     """Return the bytes a second that were read between two moments."""
     count = now.written - now.unread - earlier.written + earlier.unread
     return max(count, 0) / (now.moment - earlier.moment)

@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from server.admin.documents.values import texts_of
-from server.admin.tree import Node, Place, Tree, link
+from server.admin.tree import TreeTarget, TreeNode, SnapshotTree, link
 
 _STYLE: Final = """
 :root{color-scheme:light dark}
@@ -66,7 +66,7 @@ def page(title: str, body: Iterable[str], head: str = "") -> bytes:
     return "\n".join(lines).encode(errors="replace")
 
 
-def node(tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequence[str]) -> bytes:
+def node(tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]) -> bytes:
     """Return the page of a node that is not a value.
 
     Args:
@@ -81,7 +81,7 @@ def node(tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequen
 
 
 def _node(
-    tree: Tree, at: Node, moment: str, shown: Sequence[Place], more: Sequence[str]
+    tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]
 ) -> Iterator[str]:
     yield f"<main><h1>{escape(at.names[-1])}</h1>"
     below = [(link([*at.names, place.name]), place.name, "") for place in shown]
@@ -109,7 +109,7 @@ def _node(
     )
 
 
-def _entries(tree: Tree, at: Node) -> Iterator[tuple[str, str, str]]:
+def _entries(tree: SnapshotTree, at: TreeTarget) -> Iterator[tuple[str, str, str]]:
     fields = () if at.place.resource is None else at.place.resource.fields
     names = [field.name for field in fields]
     known_by = next((names.index(name) for name in _SHOWN_NAMES if name in names), None)

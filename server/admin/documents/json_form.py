@@ -12,12 +12,12 @@ from typing import TypeAlias
 import msgspec
 
 from server.admin.documents.values import named_texts, text_of, texts_of
-from server.admin.tree import ROOT, Node, Place, Tree
+from server.admin.tree import ROOT, TreeTarget, TreeNode, SnapshotTree
 
-Content: TypeAlias = "str | list[Content] | dict[str, Content]"
+TreeContent: TypeAlias = "str | list[TreeContent] | dict[str, TreeContent]"
 
 
-def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
+def render(tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> bytes:
     """Return a node with all below it as JSON.
 
     Args:
@@ -32,7 +32,7 @@ def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
         return json.dumps(found).encode()
 
 
-def nested(node: Node, inner: Content) -> Content:
+def nested(node: TreeTarget, inner: TreeContent) -> TreeContent:
     """Nest content at its place in the tree."""
     if node.field is not None:
         inner = {node.field.name: inner}
@@ -43,22 +43,22 @@ def nested(node: Node, inner: Content) -> Content:
     return inner
 
 
-def content(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> Content:
+def content(tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> TreeContent:
     """Return the content of a node, as texts, lists and dictionaries."""
     place = node.place
     if node.field is not None:
         return text_of(node.field, tree.value(node))
     if place.has_entries and node.id is None:
         return _entries(tree, place)
-    found: dict[str, Content] = dict(named_texts(tree, node))
+    found: dict[str, TreeContent] = dict(named_texts(tree, node))
     if node.id is None:
         for name, below in place.children.items():
             if is_shown(below):
-                found[name] = content(tree, Node(below), is_shown)
+                found[name] = content(tree, TreeTarget(below), is_shown)
     return found
 
 
-def _entries(tree: Tree, place: Place) -> list[Content]:
+def _entries(tree: SnapshotTree, place: TreeNode) -> list[TreeContent]:
     resource = place.resource
     if resource is None:
         return []

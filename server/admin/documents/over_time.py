@@ -12,10 +12,10 @@ import msgspec
 
 from server.admin.documents import json_form, xml_form
 from server.admin.http.messages import JSON, TEXT
-from server.admin.tree import Node
+from server.admin.tree import TreeTarget
 
 
-class Form(NamedTuple):
+class SeriesFormat(NamedTuple):
     """The format of values over time.
 
     Attributes:
@@ -27,16 +27,16 @@ class Form(NamedTuple):
     """
 
     content_type: str
-    before: Callable[[Node], str]
+    before: Callable[[TreeTarget], str]
     value: Callable[[str, str], str]
     between: str
-    after: Callable[[Node], str]
+    after: Callable[[TreeTarget], str]
 
 
 _MARK: Final = '"\\u0000"'
 
 
-def _json_around(node: Node) -> tuple[str, str]:
+def _json_around(node: TreeTarget) -> tuple[str, str]:
     """Return the text before and after the values: values come last in the document."""
     whole = msgspec.json.encode(json_form.nested(node, "\0")).decode()
     before, _, after = whole.rpartition(_MARK)
@@ -53,21 +53,21 @@ def _csv_value(moment: str, value: str) -> str:
     return f"{moment},{value}\n"
 
 
-def _nothing(_node: Node) -> str:
+def _nothing(_node: TreeTarget) -> str:
     return ""
 
 
 FORMS: Final = {
-    "": Form(TEXT, _nothing, _csv_value, "", _nothing),
-    "csv": Form("text/csv; charset=utf-8", _nothing, _csv_value, "", _nothing),
-    "json": Form(
+    "": SeriesFormat(TEXT, _nothing, _csv_value, "", _nothing),
+    "csv": SeriesFormat("text/csv; charset=utf-8", _nothing, _csv_value, "", _nothing),
+    "json": SeriesFormat(
         JSON,
         lambda node: _json_around(node)[0],
         _json_value,
         ",",
         lambda node: _json_around(node)[1],
     ),
-    "xml": Form(
+    "xml": SeriesFormat(
         "application/xml; charset=utf-8",
         xml_form.before_values,
         lambda moment, value: f"<sample timestamp='{moment}'>{xml_form.escape(value)}</sample>\n",

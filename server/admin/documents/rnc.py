@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from server.admin.tree import INSTANCE, MOMENT, PLACES, ROOT, Place
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, TREE_NODES, ROOT, TreeNode
 
 
 @cache
 def render() -> bytes:
     """Return the schema."""
     lines = ["# What the tree below /amps looks like in XML.", f"start = {ROOT}"]
-    for place in PLACES.values():
+    for place in TREE_NODES.values():
         lines += _place(place)
     return ("\n".join(lines) + "\n").encode()
 
 
-def _place(place: Place) -> Iterator[str]:
+def _place(place: TreeNode) -> Iterator[str]:
     fields = [] if place.resource is None else place.resource.fields
     values = [f"element {field.name} {{ text }}?" for field in fields]
     if place.path == INSTANCE:
-        values.append(f"element {MOMENT} {{ text }}*")
+        values.append(f"element {TIMESTAMP_FIELD} {{ text }}*")
     below = [f"{_pattern(child)}?" for child in place.children.values()]
     yield ""
     if place.resource is not None and place.has_entries:
@@ -40,5 +40,5 @@ def _place(place: Place) -> Iterator[str]:
     yield "}"
 
 
-def _pattern(place: Place) -> str:
+def _pattern(place: TreeNode) -> str:
     return ".".join([ROOT, *filter(None, place.path.split("/"))])

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from server.admin.tree import INSTANCE, MOMENT, Node, Tree
-from server.statistics.schema import Field, Resource, Type, Value
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, TreeTarget, SnapshotTree
+from server.statistics.schema import ResourceField, Resource, ColumnType, StatisticValue
 from server.statistics.timestamps import to_text
 
 
-def text_of(field: Field, value: Value | None) -> str:
+def text_of(field: ResourceField, value: StatisticValue | None) -> str:
     """Return a value as text, as all forms have it.
 
     Programs read counts and rates as whole numbers, so that these have no decimal point; other
@@ -22,8 +22,8 @@ def text_of(field: Field, value: Value | None) -> str:
         value: None if not known.
     """
     if isinstance(value, float):
-        return _whole(value) if field.type is Type.INTEGER else _real(value)
-    if field.type is Type.REAL and isinstance(value, int):
+        return _whole(value) if field.type is ColumnType.INTEGER else _real(value)
+    if field.type is ColumnType.REAL and isinstance(value, int):
         return _real(value)
     return "" if value is None else str(value)
 
@@ -37,16 +37,16 @@ def _whole(value: float) -> str:
 
 
 @cache
-def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
+def texts_of(resource: Resource) -> Callable[[Sequence[StatisticValue]], list[str]]:
     """Return a function that formats an entry's values, at little cost for each of many entries."""
     numbers = [
-        (index, field) for index, field in enumerate(resource.fields) if field.type is not Type.TEXT
+        (index, field) for index, field in enumerate(resource.fields) if field.type is not ColumnType.TEXT
     ]
 
-    def texts(values: Sequence[Value]) -> list[str]:
+    def texts(values: Sequence[StatisticValue]) -> list[str]:
         found = list(map(str, values))
         for index, field in numbers:
-            if type(values[index]) is float or field.type is Type.REAL:
+            if type(values[index]) is float or field.type is ColumnType.REAL:
                 value = values[index]
                 found[index] = text_of(field, value)
         return found
@@ -54,7 +54,7 @@ def texts_of(resource: Resource) -> Callable[[Sequence[Value]], list[str]]:
     return texts
 
 
-def named_texts(tree: Tree, node: Node) -> Iterator[tuple[str, str]]:
+def named_texts(tree: SnapshotTree, node: TreeTarget) -> Iterator[tuple[str, str]]:
     """Yield the values of an entry, or of a place that is one itself, with their names.
 
     Those of the instance end with the moment of the sample.
@@ -64,4 +64,4 @@ def named_texts(tree: Tree, node: Node) -> Iterator[tuple[str, str]]:
         names = [field.name for field in resource.fields]
         yield from zip(names, texts_of(resource)(values), strict=True)
     if node.place.path == INSTANCE:
-        yield MOMENT, to_text(tree.snapshot.timestamp)
+        yield TIMESTAMP_FIELD, to_text(tree.snapshot.timestamp)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from server.admin.documents.values import named_texts, text_of, texts_of
-from server.admin.tree import ROOT, Node, Place, Tree
+from server.admin.tree import ROOT, TreeTarget, TreeNode, SnapshotTree
 
 _PLAIN: Final = re.compile(r"[\w .:/+-]*", re.ASCII)
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -20,7 +20,7 @@ _ESCAPES: Final = str.maketrans(
 _INDENT: Final = "    "
 
 
-def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
+def render(tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> bytes:
     """Return a node with all below it as XML.
 
     Args:
@@ -35,19 +35,19 @@ def render(tree: Tree, node: Node, is_shown: Callable[[Place], bool]) -> bytes:
     return ("\n".join([*opening, *inner, *reversed(closing)]) + "\n").encode()
 
 
-def before_values(node: Node) -> str:
+def before_values(node: TreeTarget) -> str:
     """Return the text before the values of a leaf over time, each of which is a line."""
     opening = [f"<{tag}>" for tag, _ in _around(node)]
     return "\n".join([*opening, f"<{_name_of(node)}>"]) + "\n"
 
 
-def after_values(node: Node) -> str:
+def after_values(node: TreeTarget) -> str:
     """Return the text after them."""
     closing = [f"</{name}>" for _, name in _around(node)]
     return "\n".join([f"</{_name_of(node)}>", *reversed(closing)]) + "\n"
 
 
-def _around(node: Node) -> Iterator[tuple[str, str]]:
+def _around(node: TreeTarget) -> Iterator[tuple[str, str]]:
     """Yield the elements around a node's own: the opening tag and the name of each."""
     names = [ROOT, *filter(None, node.place.path.split("/"))]
     is_place = node.id is None and node.field is None
@@ -58,12 +58,12 @@ def _around(node: Node) -> Iterator[tuple[str, str]]:
         yield f"{entry} id='{attribute(node.id)}'", entry
 
 
-def _name_of(node: Node) -> str:
+def _name_of(node: TreeTarget) -> str:
     return node.place.name if node.field is None else node.field.name
 
 
 def _content(
-    tree: Tree, node: Node, is_shown: Callable[[Place], bool], indent: str
+    tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool], indent: str
 ) -> Iterator[str]:
     place, deeper = node.place, indent + _INDENT
     if node.field is not None:
@@ -79,11 +79,11 @@ def _content(
             yield f"{deeper}<{name}>{escape(text)}</{name}>"
         for below in place.children.values():
             if is_shown(below):
-                yield from _content(tree, Node(below), is_shown, deeper)
+                yield from _content(tree, TreeTarget(below), is_shown, deeper)
         yield f"{indent}</{place.name}>"
 
 
-def _entries(tree: Tree, place: Place, identities: Iterable[str], indent: str) -> Iterator[str]:
+def _entries(tree: SnapshotTree, place: TreeNode, identities: Iterable[str], indent: str) -> Iterator[str]:
     resource = place.resource
     if resource is None:
         return

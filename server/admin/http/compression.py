@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from server.admin.http.messages import Document, Request
+from server.admin.http.messages import HttpDocument, HttpRequest
 
-LEAST: Final = 1_024
+MIN_COMPRESSED_BODY_SIZE: Final = 1_024
 """Bytes from which on a body is compressed."""
 
 
-def encoded(request: Request, document: Document) -> tuple[bytes, str]:
+def encoded(request: HttpRequest, document: HttpDocument) -> tuple[bytes, str]:
     """Return the bytes to send for a document, and their encoding; empty for none."""
-    if len(document.content) < LEAST or not accepts_gzip(
+    if len(document.content) < MIN_COMPRESSED_BODY_SIZE or not accepts_gzip(
         request.headers.get("accept-encoding", "")
     ):
         return document.content, ""

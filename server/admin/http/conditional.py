@@ -5,16 +5,16 @@ Source: RFC 9110, Conditional Requests.
 
 from __future__ import annotations
 
-from server.admin.http.messages import Document, Request, Response
+from server.admin.http.messages import HttpDocument, HttpRequest, HttpResponse
 
 
-def is_unchanged(request: Request, response: Response) -> bool:
+def is_unchanged(request: HttpRequest, response: HttpResponse) -> bool:
     """Return whether the client has the document already."""
     if request.method not in ("GET", "HEAD") or response.status != 200:
         return False
     known = request.headers.get("if-none-match")
     if known is not None:
-        return isinstance(response.body, Document) and _names(known, response.body.etag)
+        return isinstance(response.body, HttpDocument) and _names(known, response.body.etag)
     since = request.headers.get("if-modified-since")
     return bool(response.last_modified) and since == response.last_modified
 

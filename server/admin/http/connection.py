@@ -22,39 +22,39 @@ from server.admin.http.compression import encoded
 from server.admin.http.conditional import is_unchanged
 from server.admin.http.limits import (
     LINGER_SECONDS,
-    MOST_BODY,
-    MOST_HEAD,
-    MOST_HEADERS,
-    MOST_TARGET,
-    MOST_UNREAD,
-    PIECE,
-    Limits,
+    MAX_REQUEST_BODY_SIZE,
+    MAX_REQUEST_HEAD_SIZE,
+    MAX_REQUEST_HEADERS,
+    MAX_REQUEST_TARGET_SIZE,
+    MAX_UNREAD_BYTES,
+    SEND_CHUNK_SIZE,
+    HttpLimits,
 )
 from server.admin.http.messages import (
-    Document,
-    Refusal,
-    Request,
-    Response,
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
     say,
     split_target,
 )
-from server.admin.http.send_budget import UnderWay
+from server.admin.http.send_budget import SendBudget
 from server.security.certificates import user_of
-from server.util.log_protocol import Log
+from server.util.log_protocol import ServerLog
 
-Answer = Callable[[Request], Awaitable[Response]]
-"""The handler of requests. It may raise `Refusal`."""
+RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""The handler of requests. It may raise `HttpError`."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
 
 _references = itertools.count(1)
 
 
-class Host(Protocol):
+class HttpConnectionHost(Protocol):
     """The server that a connection belongs to."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> RequestHandler:
         """The handler of requests."""
 
     @property
@@ -62,25 +62,25 @@ class Host(Protocol):
         """Headers that all answers have, unless they set the same header themselves."""
 
     @property
-    def under_way(self) -> UnderWay:
+    def under_way(self) -> SendBudget:
         """The bodies that are being sent to all peers."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> HttpLimits:
         """The time limits for peers."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The log."""
 
-    def progressed(self, connection: Connection) -> None:
+    def progressed(self, connection: HttpConnection) -> None:
         """Note that the peer has made progress."""
 
     def handshake_failed(self, address: str, reason: str) -> None:
-        """Note that a peer asks for TLS, and there is none; see `Told`."""
+        """Note that a peer asks for TLS, and there is none; see `HandshakeFailureHandler`."""
 
 
-class Connection:
+class HttpConnection:
     """A connection, from when it is accepted to its end.
 
     Args:
@@ -93,19 +93,19 @@ class Connection:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: Host
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: HttpConnectionHost
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._host = host
         self._limits = host.limits
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_HEAD_SIZE)
         self._peer = _address(writer.get_extra_info("peername"))
         self._is_encrypted = writer.get_extra_info("sslcontext") is not None
         self._certificate_user = user_of(writer.get_extra_info("peercert") or {})
         self._method = "GET"  # of the request at hand
         self.awaits_peer = True
-        writer.transport.set_write_buffer_limits(high=MOST_UNREAD)
+        writer.transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
 
     async def serve(self) -> None:
         """Answer requests until the peer or the server ends the connection."""
@@ -135,13 +135,13 @@ class Connection:
         """
         try:
             request = await self._next_request(patience)
-        except Refusal as refusal:
+        except HttpError as refusal:
             return await self._refuse(refusal)
         except h11.RemoteProtocolError as error:
             if self._http.trailing_data[0][:1] == _TLS_HANDSHAKE:
                 self._host.handshake_failed(self._peer, "it has no TLS, and was sent TLS")
             text = f"The request is no HTTP: {error}."
-            return await self._refuse(Refusal(error.error_status_hint, text))
+            return await self._refuse(HttpError(error.error_status_hint, text))
         if request is None:
             return False
         begun = time.monotonic()
@@ -168,7 +168,7 @@ class Connection:
 
     # requests
 
-    async def _next_request(self, patience: float) -> Request | None:
+    async def _next_request(self, patience: float) -> HttpRequest | None:
         """Wait for a request; None if the peer has gone, or is silent.
 
         Raises:
@@ -196,20 +196,20 @@ class Connection:
         except TimeoutError:
             if not has_begun:
                 return None
-            raise Refusal(
+            raise HttpError(
                 408, f"The request has not arrived as a whole within {arrival:.0f} seconds."
             ) from None
         return self._make_request(event, body)
 
     async def _body(self, head: h11.Request) -> bytes:
         length = next((value for name, value in head.headers if name == b"content-length"), b"0")
-        if int(length) > MOST_BODY:
+        if int(length) > MAX_REQUEST_BODY_SIZE:
             raise _TOO_LARGE
         body = bytearray()
         while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
             if isinstance(event, h11.Data):
                 body += event.data
-                if len(body) > MOST_BODY:
+                if len(body) > MAX_REQUEST_BODY_SIZE:
                     raise _TOO_LARGE
                 continue
             if self._http.they_are_waiting_for_100_continue:
@@ -218,17 +218,17 @@ class Connection:
         return bytes(body)
 
     async def _receive(self) -> None:
-        self._http.receive_data(await self._reader.read(PIECE))
+        self._http.receive_data(await self._reader.read(SEND_CHUNK_SIZE))
         self._host.progressed(self)
 
-    def _make_request(self, head: h11.Request, body: bytes) -> Request:
+    def _make_request(self, head: h11.Request, body: bytes) -> HttpRequest:
         path, query = split_target(head.target.decode("ascii"))
         headers: dict[str, str] = {}
         for name, value in head.headers:
             known = headers.get(name.decode("ascii"))
             text = value.decode("latin-1")
             headers[name.decode("ascii")] = text if known is None else f"{known}, {text}"
-        return Request(
+        return HttpRequest(
             self._method,
             path,
             query,
@@ -241,10 +241,10 @@ class Connection:
 
     # answers
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         try:
             return await self._host.answer(request)
-        except Refusal as refusal:
+        except HttpError as refusal:
             return say(refusal.status, str(refusal), refusal.headers)
         except Exception as error:  # a defect: the client gets a reference to the log only
             reference = next(_references)
@@ -256,12 +256,12 @@ class Connection:
             )
             return say(500, text)
 
-    async def _refuse(self, refusal: Refusal) -> bool:
+    async def _refuse(self, refusal: HttpError) -> bool:
         """Answer an invalid request, and end the connection."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return False
         response = say(refusal.status, str(refusal), (*refusal.headers, ("Connection", "close")))
-        await self._send(Request(self._method, "/", {}, {}), response)
+        await self._send(HttpRequest(self._method, "/", {}, {}), response)
         await self._linger()
         return False
 
@@ -271,10 +271,10 @@ class Connection:
             self._writer.write_eof()
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while await self._reader.read(PIECE):
+                while await self._reader.read(SEND_CHUNK_SIZE):
                     pass
 
-    async def _send(self, request: Request, response: Response) -> int:
+    async def _send(self, request: HttpRequest, response: HttpResponse) -> int:
         """Send an answer.
 
         Returns:
@@ -284,7 +284,7 @@ class Connection:
             response.status = HTTPStatus.NOT_MODIFIED
         body = response.body
         has_body = request.method != "HEAD" and response.status not in (204, 304)
-        if not isinstance(body, Document):
+        if not isinstance(body, HttpDocument):
             await self._put_and_wait(
                 self._head(response, [("Content-Type", response.content_type)])
             )
@@ -301,14 +301,14 @@ class Connection:
         if not has_body or not content:
             await self._put_and_wait(head)
             return await self._end()
-        for start in range(0, len(content), PIECE):
-            piece = self._http.send(h11.Data(data=content[start : start + PIECE])) or b""
+        for start in range(0, len(content), SEND_CHUNK_SIZE):
+            piece = self._http.send(h11.Data(data=content[start : start + SEND_CHUNK_SIZE])) or b""
             await self._put_and_wait(head + piece)
             head = b""
         await self._end()
         return len(content)
 
-    def _head(self, response: Response, headers: list[tuple[str, str]]) -> bytes:
+    def _head(self, response: HttpResponse, headers: list[tuple[str, str]]) -> bytes:
         if response.last_modified:
             headers.append(("Last-Modified", response.last_modified))
         headers += response.headers
@@ -340,7 +340,7 @@ class Connection:
         """
         try:
             return await anext(body, None)
-        except Refusal as refusal:
+        except HttpError as refusal:
             reason = str(refusal)
         except Exception as error:
             reason = repr(error)
@@ -377,7 +377,7 @@ class Connection:
             self._writer.write(octets)
 
 
-_TOO_LARGE: Final = Refusal(413, f"The body of a request may have {MOST_BODY:,} bytes.")
+_TOO_LARGE: Final = HttpError(413, f"The body of a request may have {MAX_REQUEST_BODY_SIZE:,} bytes.")
 
 
 def _check_head(head: h11.Request) -> None:
@@ -387,17 +387,17 @@ def _check_head(head: h11.Request) -> None:
         Refusal: it is refused.
     """
     if not head.http_version.startswith(b"1."):
-        raise Refusal(505, "Expected HTTP/1.1.")
-    if len(head.target) > MOST_TARGET:
-        raise Refusal(414, f"A path with its query may have {MOST_TARGET:,} bytes.")
+        raise HttpError(505, "Expected HTTP/1.1.")
+    if len(head.target) > MAX_REQUEST_TARGET_SIZE:
+        raise HttpError(414, f"A path with its query may have {MAX_REQUEST_TARGET_SIZE:,} bytes.")
     size = sum(len(name) + len(value) for name, value in head.headers)
-    if size > MOST_HEAD or len(head.headers) > MOST_HEADERS:
-        raise Refusal(
-            431, f"A request may have {MOST_HEADERS} headers, and {MOST_HEAD:,} bytes of them."
+    if size > MAX_REQUEST_HEAD_SIZE or len(head.headers) > MAX_REQUEST_HEADERS:
+        raise HttpError(
+            431, f"A request may have {MAX_REQUEST_HEADERS} headers, and {MAX_REQUEST_HEAD_SIZE:,} bytes of them."
         )
     names = {name for name, _ in head.headers}
     if b"transfer-encoding" in names and (b"content-length" in names or head.http_version < b"1.1"):
-        raise Refusal(400, "The request has two lengths: Transfer-Encoding, and another one.")
+        raise HttpError(400, "The request has two lengths: Transfer-Encoding, and another one.")
 
 
 def _joined(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

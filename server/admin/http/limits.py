@@ -5,39 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-MOST_UNDER_WAY: Final = 256 * 1024 * 1024
+MAX_BYTES_BEING_SENT: Final = 256 * 1024 * 1024
 """Bytes of documents that are being sent; one that is sent to many peers counts once."""
 
 LINGER_SECONDS: Final = 1.0
 """How long a peer may go on sending after a refusal, before it is cut off."""
 
-PIECE: Final = 64 * 1024
+SEND_CHUNK_SIZE: Final = 64 * 1024
 """Bytes that are sent before waiting for the peer."""
 
-MOST_UNREAD: Final = 128 * 1024
+MAX_UNREAD_BYTES: Final = 128 * 1024
 """Sent bytes that the peer has not read; beyond that, sending waits."""
 
-MOST_TARGET: Final = 8 * 1024
+MAX_REQUEST_TARGET_SIZE: Final = 8 * 1024
 """Bytes of a path with its query."""
 
-MOST_HEAD: Final = 72 * 1024
+MAX_REQUEST_HEAD_SIZE: Final = 72 * 1024
 """Bytes of a request line and its headers.
 
 A Kerberos ticket of a user who is in very many groups takes 64 KB of them.
 """
 
-MOST_HEADERS: Final = 100
+MAX_REQUEST_HEADERS: Final = 100
 """Headers of a request."""
 
-MOST_PARAMETERS: Final = 100
+MAX_QUERY_PARAMETERS: Final = 100
 """Parameters of a query."""
 
-MOST_BODY: Final = 64 * 1024
+MAX_REQUEST_BODY_SIZE: Final = 64 * 1024
 """Bytes of a request's body."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """The maximum number of connections, and their timeouts.
 
     Attributes:
@@ -46,7 +46,7 @@ class Limits:
             the connection's beginning.
         idle: seconds that a connection may stay without a request: longer than the minute at which
             most programs poll.
-        write: seconds that a peer may take to read the last piece, `PIECE` bytes at most.
+        write: seconds that a peer may take to read the last piece, `SEND_CHUNK_SIZE` bytes at most.
     """
 
     connections: int = 1_000

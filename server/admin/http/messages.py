@@ -11,17 +11,17 @@ from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
-from server.admin.http.limits import MOST_PARAMETERS
+from server.admin.http.limits import MAX_QUERY_PARAMETERS
 
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 XML: Final = "application/xml; charset=utf-8"
 
-Headers: TypeAlias = tuple[tuple[str, str], ...]
+HttpHeaders: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """A request that is refused. The text is for the client.
 
     Args:
@@ -30,14 +30,14 @@ class Refusal(Exception):
         headers: of the answer.
     """
 
-    def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
+    def __init__(self, status: int, text: str, headers: HttpHeaders = ()) -> None:
         super().__init__(text)
         self.status = status
         self.headers = headers
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """A request that has arrived as a whole.
 
     Attributes:
@@ -72,7 +72,7 @@ class Request:
                 unquote_to_bytes(part).decode() for part in self.path.rstrip("/").split("/")[1:]
             )
         except UnicodeDecodeError:
-            raise Refusal(400, "The path is not UTF-8, percent-encoded.") from None
+            raise HttpError(400, "The path is not UTF-8, percent-encoded.") from None
 
 
 def split_target(target: str) -> tuple[str, dict[str, str]]:
@@ -89,17 +89,17 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
         if target == "*":
             return "/", {}
         if parts is None or parts.scheme not in ("http", "https"):
-            raise Refusal(400, "The target of the request is no path: expected one as in /amps.")
+            raise HttpError(400, "The target of the request is no path: expected one as in /amps.")
         target = f"{parts.path or '/'}?{parts.query}"
     path, _, query = target.partition("?")
     try:
-        found = parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
+        found = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
     except ValueError:
-        raise Refusal(400, f"The query has more than {MOST_PARAMETERS} parameters.") from None
+        raise HttpError(400, f"The query has more than {MAX_QUERY_PARAMETERS} parameters.") from None
     return path, dict(found)
 
 
-class Document:
+class HttpDocument:
     """A body that may be sent more than once: its ETag and compressed form are computed once.
 
     Args:
@@ -123,12 +123,12 @@ class Document:
         return packer.compress(self.content) + packer.flush()
 
 
-Body: TypeAlias = Document | AsyncGenerator[bytes, None]
+HttpBody: TypeAlias = HttpDocument | AsyncGenerator[bytes, None]
 """A complete document, or a stream."""
 
 
 @dataclass(slots=True)
-class Response:
+class HttpResponse:
     """An answer.
 
     Attributes:
@@ -139,14 +139,14 @@ class Response:
         last_modified: the value of this header, for content that changes seldom.
     """
 
-    body: Body
+    body: HttpBody
     status: int = 200
     content_type: str = TEXT
     headers: list[tuple[str, str]] = field(default_factory=list)
     last_modified: str = ""
 
 
-def say(status: int, text: str, headers: Headers = ()) -> Response:
+def say(status: int, text: str, headers: HttpHeaders = ()) -> HttpResponse:
     """Return an answer that consists of a short text.
 
     Args:
@@ -156,6 +156,6 @@ def say(status: int, text: str, headers: Headers = ()) -> Response:
     """
     title = f"{status} {HTTPStatus(status).phrase}\n" if status >= HTTPStatus.BAD_REQUEST else ""
     content = f"{title}{text}\n".encode(errors="backslashreplace")
-    return Response(
-        Document(content, TEXT), status, headers=[("Cache-Control", "no-store"), *headers]
+    return HttpResponse(
+        HttpDocument(content, TEXT), status, headers=[("Cache-Control", "no-store"), *headers]
     )

@@ -7,40 +7,40 @@ from __future__ import annotations
 
 from collections import Counter
 
-from server.admin.http.limits import MOST_UNDER_WAY, PIECE
-from server.admin.http.messages import Body, Document
+from server.admin.http.limits import MAX_BYTES_BEING_SENT, SEND_CHUNK_SIZE
+from server.admin.http.messages import HttpBody, HttpDocument
 
 
-class UnderWay:
+class SendBudget:
     """The documents that are being sent, and their memory.
 
     Args:
         most: the limit, in bytes.
     """
 
-    def __init__(self, most: int = MOST_UNDER_WAY) -> None:
+    def __init__(self, most: int = MAX_BYTES_BEING_SENT) -> None:
         self._most = most
         self._size = 0
-        self._documents: Counter[Body] = Counter()
+        self._documents: Counter[HttpBody] = Counter()
 
-    def begin(self, body: Body) -> bool:
+    def begin(self, body: HttpBody) -> bool:
         """Count a body that is about to be sent; return False if it exceeds the limit.
 
         A small body is always admitted.
         """
-        if not isinstance(body, Document):
+        if not isinstance(body, HttpDocument):
             return True
         size = len(body.content)
         if body not in self._documents:
-            if size > PIECE and self._size + size > self._most:
+            if size > SEND_CHUNK_SIZE and self._size + size > self._most:
                 return False
             self._size += size
         self._documents[body] += 1
         return True
 
-    def end(self, body: Body) -> None:
+    def end(self, body: HttpBody) -> None:
         """Note that a body has been sent, or was not admitted."""
-        if not isinstance(body, Document) or body not in self._documents:
+        if not isinstance(body, HttpDocument) or body not in self._documents:
             return
         self._documents[body] -= 1
         if not self._documents[body]:

@@ -9,13 +9,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from server.admin.http.connection import Answer, Connection
-from server.admin.http.limits import PIECE, Limits
-from server.admin.http.send_budget import UnderWay
+from server.admin.http.connection import RequestHandler, HttpConnection
+from server.admin.http.limits import SEND_CHUNK_SIZE, HttpLimits
+from server.admin.http.send_budget import SendBudget
 from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.tls_acceptor import TlsAcceptor
-from server.util.log_protocol import Log
-from server.util.rate_limited_log import Complaints, host_of, on_running_loop
+from server.util.log_protocol import ServerLog
+from server.util.rate_limited_log import RateLimitedLog, host_of, on_running_loop
 
 _SAY_AGAIN_SECONDS: Final = 10.0
 _FULL: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -42,21 +42,21 @@ class HttpServer:
 
     def __init__(
         self,
-        answer: Answer,
+        answer: RequestHandler,
         headers: Sequence[tuple[str, str]],
         descriptors: DescriptorReserve,
-        log: Log,
-        limits: Limits | None = None,
+        log: ServerLog,
+        limits: HttpLimits | None = None,
     ) -> None:
         self.answer = answer
         self.headers = headers
         self.log = log
-        self.complaints = Complaints(log, on_running_loop)
+        self.complaints = RateLimitedLog(log, on_running_loop)
         self._descriptors = descriptors
-        self.limits = limits or Limits()
-        self.under_way = UnderWay()
+        self.limits = limits or HttpLimits()
+        self.under_way = SendBudget()
         self._acceptors: list[asyncio.Server | TlsAcceptor] = []
-        self._connections: OrderedDict[Connection, asyncio.Task[None]] = OrderedDict()
+        self._connections: OrderedDict[HttpConnection, asyncio.Task[None]] = OrderedDict()
         self._said = -_SAY_AGAIN_SECONDS
 
     async def serve(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
@@ -91,19 +91,19 @@ class HttpServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def handshake_failed(self, address: str, reason: str) -> None:
-        """See `Told`."""
+        """See `HandshakeFailureHandler`."""
         self.complaints.emit("19-0005", host_of(address), address=address, reason=reason)
 
     def nothing_said(self, address: str) -> None:
-        """See `Told`; browsers open connections in advance, and send nothing."""
+        """See `HandshakeFailureHandler`; browsers open connections in advance, and send nothing."""
 
-    def progressed(self, connection: Connection) -> None:
+    def progressed(self, connection: HttpConnection) -> None:
         """Note that the peer of a connection has made progress."""
         if connection in self._connections:
             self._connections.move_to_end(connection)
 
     def _protocol(self) -> asyncio.Protocol:
-        reader = asyncio.StreamReader(limit=PIECE)
+        reader = asyncio.StreamReader(limit=SEND_CHUNK_SIZE)
         return asyncio.StreamReaderProtocol(reader, self._accepted)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +113,7 @@ class HttpServer:
             writer.write(_FULL)
             writer.close()
             return
-        connection = Connection(reader, writer, self)
+        connection = HttpConnection(reader, writer, self)
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._connections.pop(connection))
@@ -135,6 +135,6 @@ class HttpServer:
         self._cut_off(oldest)
         return True
 
-    def _cut_off(self, connection: Connection) -> None:
+    def _cut_off(self, connection: HttpConnection) -> None:
         connection.cut_off()
         self._connections[connection].cancel()

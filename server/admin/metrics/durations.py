@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from server.admin.metrics.exposition import Family, Sample, labels
+from server.admin.metrics.exposition import MetricFamily, MetricSample, labels
 from server.admin.metrics.families import REST
 from server.statistics.histograms import Distribution
 
-MOST_ENTRIES: Final = 100
+MAX_HISTOGRAM_ENTRIES: Final = 100
 """Entries listed one by one for each name, since each is a dozen series; others are summed up."""
 
 
@@ -40,7 +40,7 @@ _SCALES: Final = {
 }
 
 
-class _Numbers(NamedTuple):
+class _HistogramCopy(NamedTuple):
     """A copy of a histogram at a moment.
 
     Attributes:
@@ -54,25 +54,25 @@ class _Numbers(NamedTuple):
     total: int
 
 
-def histograms(distributions: Iterable[Distribution]) -> list[Family]:
+def histograms(distributions: Iterable[Distribution]) -> list[MetricFamily]:
     """Return a family of the distributions of each name, which come one after another."""
     return [_family(list(group)) for _, group in groupby(distributions, key=lambda one: one.name)]
 
 
-def _family(group: list[Distribution]) -> Family:
+def _family(group: list[Distribution]) -> MetricFamily:
     first, scale = group[0], _SCALES[group[0].unit]
-    read = [_Numbers(one.entry, list(one.histogram.counts), one.histogram.total) for one in group]
-    told, rest = read[:MOST_ENTRIES], read[MOST_ENTRIES:]
+    read = [_HistogramCopy(one.entry, list(one.histogram.counts), one.histogram.total) for one in group]
+    told, rest = read[:MAX_HISTOGRAM_ENTRIES], read[MAX_HISTOGRAM_ENTRIES:]
     if rest:
         counts = [sum(column) for column in zip(*(one.counts for one in rest), strict=True)]
-        told.append(_Numbers(REST, counts, sum(one.total for one in rest)))
+        told.append(_HistogramCopy(REST, counts, sum(one.total for one in rest)))
     sizes = scale.sizes if len(told) == 1 else scale.sizes[::2]
     samples = [line for one in told for line in _lines(one, scale, sizes)]
     about = f"{first.about[0].upper()}{first.about[1:]}."
-    return Family(f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit)
+    return MetricFamily(f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit)
 
 
-def _lines(numbers: _Numbers, scale: _Scale, sizes: range) -> list[Sample]:
+def _lines(numbers: _HistogramCopy, scale: _Scale, sizes: range) -> list[MetricSample]:
     own = {"queue": numbers.queue} if numbers.queue else {}
     lines = []
     below = done = 0
@@ -80,12 +80,12 @@ def _lines(numbers: _Numbers, scale: _Scale, sizes: range) -> list[Sample]:
         below += sum(numbers.counts[done : size + 1])
         done = size + 1
         end = round(((1 << size) - scale.less) * scale.factor, 6)
-        lines.append(Sample("_bucket", labels({**own, "le": repr(end)}), below))
+        lines.append(MetricSample("_bucket", labels({**own, "le": repr(end)}), below))
     count = sum(numbers.counts)
     total = round(numbers.total * scale.factor, 6)
     return [
         *lines,
-        Sample("_bucket", labels({**own, "le": "+Inf"}), count),
-        Sample("_count", labels(own), count),
-        Sample("_sum", labels(own), total),
+        MetricSample("_bucket", labels({**own, "le": "+Inf"}), count),
+        MetricSample("_count", labels(own), count),
+        MetricSample("_sum", labels(own), total),
     ]

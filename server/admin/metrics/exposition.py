@@ -14,14 +14,14 @@ OPEN_METRICS: Final = "application/openmetrics-text"
 """The media type that clients of the newer format name in Accept."""
 
 
-class Form(Enum):
+class ExpositionFormat(Enum):
     """A text format, and its content type."""
 
     OPEN_METRICS = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
     PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """A line.
 
     Attributes:
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """All series of one name.
 
     Attributes:
@@ -50,21 +50,21 @@ class Family:
     name: str
     type: str
     about: str
-    samples: list[Sample]
+    samples: list[MetricSample]
     unit: str = ""
 
 
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
-def counter(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
+def counter(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> MetricFamily:
     """Return a family of a value that only grows, from pairs of labels and number."""
-    return Family(name, "counter", about, [Sample("_total", *one) for one in samples], unit)
+    return MetricFamily(name, "counter", about, [MetricSample("_total", *one) for one in samples], unit)
 
 
-def gauge(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> Family:
+def gauge(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> MetricFamily:
     """Return a family of a value that goes up and down, from pairs of labels and number."""
-    return Family(name, "gauge", about, [Sample("", *one) for one in samples], unit)
+    return MetricFamily(name, "gauge", about, [MetricSample("", *one) for one in samples], unit)
 
 
 def labels(pairs: Mapping[str, str]) -> str:
@@ -73,16 +73,16 @@ def labels(pairs: Mapping[str, str]) -> str:
     return f"{{{written}}}" if written else ""
 
 
-def render(families: Iterable[Family], form: Form) -> bytes:
+def render(families: Iterable[MetricFamily], form: ExpositionFormat) -> bytes:
     """Return a document of all families that have any samples."""
-    write = _open_metrics if form is Form.OPEN_METRICS else _prometheus
+    write = _open_metrics if form is ExpositionFormat.OPEN_METRICS else _prometheus
     lines = [line for family in families if family.samples for line in write(family)]
-    if form is Form.OPEN_METRICS:
+    if form is ExpositionFormat.OPEN_METRICS:
         lines.append("# EOF")
     return ("\n".join(lines) + "\n").encode(errors="replace")
 
 
-def form_for(accept: str) -> Form:
+def form_for(accept: str) -> ExpositionFormat:
     """Return the format for an Accept header: OpenMetrics only for a header that names it."""
     best = {"open": 0.0, "text": 0.0}
     for item in accept.split(","):
@@ -93,7 +93,7 @@ def form_for(accept: str) -> Form:
         elif name in ("text/plain", "text/*"):
             best["text"] = max(best["text"], _weight(parameters))
     is_open = best["open"] > 0 and best["open"] >= best["text"]
-    return Form.OPEN_METRICS if is_open else Form.PROMETHEUS
+    return ExpositionFormat.OPEN_METRICS if is_open else ExpositionFormat.PROMETHEUS
 
 
 def _parameter(parameters: Iterable[str], name: str, default: str) -> str:
@@ -108,7 +108,7 @@ def _weight(parameters: Iterable[str]) -> float:
         return 0.0
 
 
-def _open_metrics(family: Family) -> Iterator[str]:
+def _open_metrics(family: MetricFamily) -> Iterator[str]:
     yield f"# TYPE {family.name} {family.type}"
     if family.unit:
         yield f"# UNIT {family.name} {family.unit}"
@@ -116,7 +116,7 @@ def _open_metrics(family: Family) -> Iterator[str]:
     yield from _samples(family)
 
 
-def _prometheus(family: Family) -> Iterator[str]:
+def _prometheus(family: MetricFamily) -> Iterator[str]:
     """Yield lines: in the older format names always have the suffix, and type `info` is missing."""
     name = family.name + _SUFFIXES.get(family.type, "")
     about = family.about.replace("\\", r"\\").replace("\n", r"\n")
@@ -125,7 +125,7 @@ def _prometheus(family: Family) -> Iterator[str]:
     yield from _samples(family)
 
 
-def _samples(family: Family) -> Iterator[str]:
+def _samples(family: MetricFamily) -> Iterator[str]:
     name = family.name
     for suffix, written, value in family.samples:
         yield f"{name}{suffix}{written} {value}"

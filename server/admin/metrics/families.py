@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from server.admin.metrics.exposition import Family, counter, gauge, labels
-from server.admin.metrics.table import ID, RATIO, SECONDS, Group, Metric
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Kind, Value
+from server.admin.metrics.exposition import MetricFamily, counter, gauge, labels
+from server.admin.metrics.table import ID, RATIO, SECONDS, MetricGroup, Metric
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import MeasurementKind, StatisticValue
 
-MOST_ENTRIES: Final = 1_000
+MAX_LISTED_ENTRIES: Final = 1_000
 """Entries of a resource that are listed one by one at /metrics."""
 
 REST: Final = "other"
 """The value of the labels of all further entries; summed up, they form one more entry."""
 
-_Rows: TypeAlias = Mapping[str, tuple[Value, ...]]
+_Rows: TypeAlias = Mapping[str, tuple[StatisticValue, ...]]
 
 
 @dataclass
-class Bound:
+class SeriesLimit:
     """The maximum number of series.
 
     Attributes:
@@ -31,15 +31,15 @@ class Bound:
         left_out: the number of series that are omitted.
     """
 
-    entries: int = MOST_ENTRIES
+    entries: int = MAX_LISTED_ENTRIES
     has_rest: bool = True
     left_out: int = field(default=0, init=False)
 
-    def families(self, snapshot: Snapshot, groups: Iterable[Group]) -> list[Family]:
+    def families(self, snapshot: StatisticsSnapshot, groups: Iterable[MetricGroup]) -> list[MetricFamily]:
         """Return the families of some groups."""
         return [family for group in groups for family in self._of(snapshot, group)]
 
-    def _of(self, snapshot: Snapshot, group: Group) -> list[Family]:
+    def _of(self, snapshot: StatisticsSnapshot, group: MetricGroup) -> list[MetricFamily]:
         entries = snapshot.entries.get(group.resource.path, {})
         rows = {name: row for name, row in entries.items() if name != group.without}
         told = list(rows.items())[: self.entries]
@@ -60,11 +60,11 @@ class Bound:
         return families
 
 
-def _place(group: Group, name: str) -> int:
+def _place(group: MetricGroup, name: str) -> int:
     return [one.name for one in group.resource.fields].index(name)
 
 
-def _labels(group: Group, entries: Iterable[tuple[str, tuple[Value, ...]]]) -> list[str]:
+def _labels(group: MetricGroup, entries: Iterable[tuple[str, tuple[StatisticValue, ...]]]) -> list[str]:
     """Return the labels of each entry."""
     places = {
         label: None if name == ID else _place(group, name) for label, name in group.labels.items()
@@ -80,7 +80,7 @@ def _labels(group: Group, entries: Iterable[tuple[str, tuple[Value, ...]]]) -> l
     ]
 
 
-def _number(value: Value, scale: float) -> float:
+def _number(value: StatisticValue, scale: float) -> float:
     """Return a value in the unit of its metric; 0 for a text."""
     if isinstance(value, str):
         return 0
@@ -92,9 +92,9 @@ def _together(metric: Metric, values: list[float]) -> float:
     return max(values) if metric.unit in (SECONDS, RATIO) else sum(values)
 
 
-def _family(group: Group, metric: Metric, samples: Iterable[tuple[str, float]]) -> Family:
+def _family(group: MetricGroup, metric: Metric, samples: Iterable[tuple[str, float]]) -> MetricFamily:
     field = group.resource.fields[_place(group, metric.field)]
-    make = counter if field.kind is Kind.CUMULATIVE else gauge
+    make = counter if field.kind is MeasurementKind.CUMULATIVE else gauge
     about = field.about.removesuffix("; not in AMPS").replace("microseconds", "seconds")
     where = f"/amps/{group.resource.path}"
     return make(

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from server.admin.http.messages import Document, Refusal, Request, Response
+from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.admin.metrics.durations import histograms
-from server.admin.metrics.exposition import Family, Form, form_for, gauge, render
-from server.admin.metrics.families import Bound
+from server.admin.metrics.exposition import MetricFamily, ExpositionFormat, form_for, gauge, render
+from server.admin.metrics.families import SeriesLimit
 from server.admin.metrics.process import process
 from server.admin.metrics.summaries import summaries
 from server.admin.metrics.table import DETAILED, GROUPS
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.monitoring import Monitoring
+    from server.admin.access import AccessControl, Requester
+    from server.admin.monitoring import MonitoringPages
     from server.statistics.histograms import Distribution
-    from server.statistics.sample import Snapshot
+    from server.statistics.sample import StatisticsSnapshot
 
 PATH: Final = "metrics"
 DETAILED_PATH: Final = "detailed"
 
-MOST_DETAILED: Final = 10_000
+MAX_DETAILED_ENTRIES: Final = 10_000
 """Maximum number of entries in a document of details."""
 
 
-def families_of(snapshot: Snapshot, distributions: Sequence[Distribution]) -> list[Family]:
+def families_of(snapshot: StatisticsSnapshot, distributions: Sequence[Distribution]) -> list[MetricFamily]:
     """Return all families of /metrics."""
-    bound = Bound()
+    bound = SeriesLimit()
     found = bound.families(snapshot, GROUPS)
     return [
         *summaries(snapshot),
@@ -43,15 +43,15 @@ def families_of(snapshot: Snapshot, distributions: Sequence[Distribution]) -> li
     ]
 
 
-def details_of(snapshot: Snapshot, name: str) -> list[Family]:
+def details_of(snapshot: StatisticsSnapshot, name: str) -> list[MetricFamily]:
     """Return the families of a group at /metrics/detailed."""
-    bound = Bound(MOST_DETAILED, has_rest=False)
+    bound = SeriesLimit(MAX_DETAILED_ENTRIES, has_rest=False)
     found = bound.families(snapshot, DETAILED[name])
     about = "Series that there would be, were there no bound."
     return [*found, gauge("amperage_detailed_series_left_out", about, [("", bound.left_out)])]
 
 
-class Metrics:
+class MetricsPage:
     """Answers requests. A document is rendered once per sample, however often it is requested.
 
     Args:
@@ -61,15 +61,15 @@ class Metrics:
     """
 
     def __init__(
-        self, monitoring: Monitoring, access: Access, distributions: Sequence[Distribution]
+        self, monitoring: MonitoringPages, access: AccessControl, distributions: Sequence[Distribution]
     ) -> None:
         self._monitoring = monitoring
         self._access = access
         self._distributions = distributions
-        self._kept: dict[tuple[str, Form], Document] = {}
-        self._kept_of: Snapshot | None = None
+        self._kept: dict[tuple[str, ExpositionFormat], HttpDocument] = {}
+        self._kept_of: StatisticsSnapshot | None = None
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return all metrics.
 
         Raises:
@@ -78,7 +78,7 @@ class Metrics:
         await self._access.require(visitor, f"/{PATH}")
         return await self._show(request, "")
 
-    async def detailed(self, request: Request, visitor: Visitor) -> Response:
+    async def detailed(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the metrics of each entry of a group.
 
         Raises:
@@ -88,10 +88,10 @@ class Metrics:
         name = request.query.get("family", "")
         if name not in DETAILED:
             known = ", ".join(DETAILED)
-            raise Refusal(400, f"There is no family {name!r}: expected ?family= one of {known}.")
+            raise HttpError(400, f"There is no family {name!r}: expected ?family= one of {known}.")
         return await self._show(request, name)
 
-    async def _show(self, request: Request, name: str) -> Response:
+    async def _show(self, request: HttpRequest, name: str) -> HttpResponse:
         snapshot = (await self._monitoring.latest()).snapshot
         if snapshot is not self._kept_of:
             self._kept.clear()
@@ -102,6 +102,6 @@ class Metrics:
             families = (
                 details_of(snapshot, name) if name else families_of(snapshot, self._distributions)
             )
-            document = Document(render(families, form), form.value)
+            document = HttpDocument(render(families, form), form.value)
             self._kept[name, form] = document
-        return Response(document, headers=[("Vary", "Accept")])
+        return HttpResponse(document, headers=[("Vary", "Accept")])

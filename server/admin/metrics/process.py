@@ -10,9 +10,9 @@ import resource
 import time
 from typing import Final
 
-from server.admin.metrics.exposition import Family, counter, gauge
+from server.admin.metrics.exposition import MetricFamily, counter, gauge
 from server.statistics.resources import MEMORY
-from server.statistics.sample import Snapshot
+from server.statistics.sample import StatisticsSnapshot
 
 _STARTED: Final = time.time()
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -20,7 +20,7 @@ _RESIDENT: Final = [field.name for field in MEMORY.fields].index("rss")
 _VIRTUAL: Final = [field.name for field in MEMORY.fields].index("vmsize")
 
 
-def process(snapshot: Snapshot) -> list[Family]:
+def process(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     """Return the families: memory as of the sample, all else as of now."""
     memory = next(iter(snapshot.entries.get(MEMORY.path, {}).values()), (0, 0))
     most_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

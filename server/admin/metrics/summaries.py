@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from server.admin.metrics.exposition import Family, Sample, gauge, labels
-from server.admin.metrics.families import MOST_ENTRIES
+from server.admin.metrics.exposition import MetricFamily, MetricSample, gauge, labels
+from server.admin.metrics.families import MAX_LISTED_ENTRIES
 from server.statistics.resources import CLIENTS, INSTANCE, JOURNALS, TRANSPORTS
-from server.statistics.sample import Snapshot
-from server.statistics.schema import Resource, Value
+from server.statistics.sample import StatisticsSnapshot
+from server.statistics.schema import Resource, StatisticValue
 from server.statistics.timestamps import to_unix
 
 
-class _OfClients(NamedTuple):
+class _ClientMetric(NamedTuple):
     """A figure of clients that is reported by transport.
 
     Attributes:
@@ -22,7 +22,7 @@ class _OfClients(NamedTuple):
         name: the metric.
         about: its description.
         together: combines the values of many clients.
-        unit: see `Family`.
+        unit: see `MetricFamily`.
     """
 
     field: str
@@ -33,30 +33,30 @@ class _OfClients(NamedTuple):
 
 
 _OF_CLIENTS: Final = (
-    _OfClients(
+    _ClientMetric(
         "subscription_count", "amperage_subscriptions", "Subscriptions of all clients.", sum
     ),
-    _OfClients(
+    _ClientMetric(
         "queue_depth_out",
         "amperage_unread_messages",
         "Messages that the sockets of clients do not take yet.",
         sum,
     ),
-    _OfClients(
+    _ClientMetric(
         "queued_bytes_out",
         "amperage_unread_bytes",
         "Bytes that the sockets of clients do not take yet.",
         sum,
         "bytes",
     ),
-    _OfClients(
+    _ClientMetric(
         "queue_max_latency",
         "amperage_unread_oldest_seconds",
         "How long the oldest of these has waited.",
         max,
         "seconds",
     ),
-    _OfClients(
+    _ClientMetric(
         "tcp_zero_window_advert",
         "amperage_stalled_clients",
         "Clients whose TCP takes nothing more.",
@@ -65,7 +65,7 @@ _OF_CLIENTS: Final = (
 )
 
 
-def summaries(snapshot: Snapshot) -> list[Family]:
+def summaries(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     """Return the families."""
     return [
         _instance(snapshot),
@@ -84,27 +84,27 @@ def summaries(snapshot: Snapshot) -> list[Family]:
     ]
 
 
-def _instance(snapshot: Snapshot) -> Family:
+def _instance(snapshot: StatisticsSnapshot) -> MetricFamily:
     pairs = {
         name: str(_of_instance(snapshot, name))
         for name in ("name", "version", "description", "environment")
     }
     about = "Which instance this is."
-    return Family("amperage_instance", "info", about, [Sample("_info", labels(pairs), 1)])
+    return MetricFamily("amperage_instance", "info", about, [MetricSample("_info", labels(pairs), 1)])
 
 
-def _of_instance(snapshot: Snapshot, name: str) -> Value:
+def _of_instance(snapshot: StatisticsSnapshot, name: str) -> StatisticValue:
     row = next(iter(snapshot.entries.get(INSTANCE.path, {}).values()), None)
     return "" if row is None else row[_place(INSTANCE, name)]
 
 
-def _clients(snapshot: Snapshot) -> list[Family]:
+def _clients(snapshot: StatisticsSnapshot) -> list[MetricFamily]:
     """Return gauges of clients by transport: they may decrease when clients leave."""
     name = _place(TRANSPORTS, "name")
     rows = list(snapshot.entries.get(TRANSPORTS.path, {}).values())
-    transports = [str(row[name]) for row in rows[:MOST_ENTRIES]]
+    transports = [str(row[name]) for row in rows[:MAX_LISTED_ENTRIES]]
     place = _place(CLIENTS, "transport")
-    through: Mapping[str, list[tuple[Value, ...]]] = defaultdict(list)
+    through: Mapping[str, list[tuple[StatisticValue, ...]]] = defaultdict(list)
     for row in snapshot.entries.get(CLIENTS.path, {}).values():
         through[str(row[place])].append(row)
     return [
@@ -124,7 +124,7 @@ def _clients(snapshot: Snapshot) -> list[Family]:
     ]
 
 
-def _numbers(rows: Iterable[tuple[Value, ...]], place: int) -> list[float]:
+def _numbers(rows: Iterable[tuple[StatisticValue, ...]], place: int) -> list[float]:
     return [value for row in rows if not isinstance(value := row[place], str)]
 
 

@@ -41,7 +41,7 @@ class Metric(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class MetricGroup:
     """The metrics of a resource.
 
     Attributes:
@@ -65,7 +65,7 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _TOPIC: Final = MappingProxyType({"topic": "topic", "message_type": "message_type"})
 
 GROUPS: Final = (
-    Group(
+    MetricGroup(
         resources.TRANSPORTS,
         "amperage_transport",
         {"transport": "name"},
@@ -81,7 +81,7 @@ GROUPS: Final = (
             Metric("denied_writes", "denied_writes"),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.PROCESSORS,
         "amperage_processor",
         {"processor": ID},
@@ -94,9 +94,9 @@ GROUPS: Final = (
         ),
         without="all",
     ),
-    Group(resources.API, "amperage", _NONE, (Metric("command_queue_depth", "waiting_for_engine"),)),
-    Group(resources.QUERIES, "amperage", _NONE, (Metric("queued_queries", "running_queries"),)),
-    Group(
+    MetricGroup(resources.API, "amperage", _NONE, (Metric("command_queue_depth", "waiting_for_engine"),)),
+    MetricGroup(resources.QUERIES, "amperage", _NONE, (Metric("queued_queries", "running_queries"),)),
+    MetricGroup(
         resources.SOW,
         "amperage_sow",
         _TOPIC,
@@ -110,8 +110,8 @@ GROUPS: Final = (
             Metric("query_count", "queries"),
         ),
     ),
-    Group(resources.VIEWS, "amperage_view", _TOPIC, (Metric("queue_depth", "pending_updates"),)),
-    Group(
+    MetricGroup(resources.VIEWS, "amperage_view", _TOPIC, (Metric("queue_depth", "pending_updates"),)),
+    MetricGroup(
         resources.CONFLATED_TOPICS,
         "amperage_conflated_topic",
         _TOPIC,
@@ -120,7 +120,7 @@ GROUPS: Final = (
             Metric("total_time", "execution_seconds", SECONDS, _MICROSECONDS),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.QUEUES,
         "amperage_queue",
         {"queue": ID},
@@ -136,7 +136,7 @@ GROUPS: Final = (
             Metric("transferred_out", "transferred_out"),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.REPLICATION,
         "amperage_replication",
         {"destination": "name"},
@@ -148,7 +148,7 @@ GROUPS: Final = (
             Metric("disconnect_count", "disconnects"),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.CACHES,
         "amperage_cache",
         {"cache": ID},
@@ -158,7 +158,7 @@ GROUPS: Final = (
             Metric("evictions", "evictions"),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.STATISTICS,
         "amperage_statistics",
         _NONE,
@@ -169,7 +169,7 @@ GROUPS: Final = (
             Metric("memory_used", "memory_bytes", BYTES),
         ),
     ),
-    Group(
+    MetricGroup(
         resources.FILE_LOGGERS,
         "amperage_log_file",
         {"logger": ID},
@@ -178,7 +178,7 @@ GROUPS: Final = (
             Metric("file_system_free_percent", "file_system_free_ratio", RATIO, _PERCENT),
         ),
     ),
-    Group(
+    MetricGroup(
         host_resources.HOST_CPUS,
         "amperage_host_cpu",
         {"cpu": ID},
@@ -190,7 +190,7 @@ GROUPS: Final = (
         ),
         without="all",
     ),
-    Group(
+    MetricGroup(
         host_resources.HOST_MEMORY,
         "amperage_host_memory",
         _NONE,
@@ -201,7 +201,7 @@ GROUPS: Final = (
             Metric("swap_free", "swap_free_bytes", BYTES),
         ),
     ),
-    Group(
+    MetricGroup(
         host_resources.HOST_DISKS,
         "amperage_host_disk",
         {"device": ID, "mount_point": "mount_point"},
@@ -210,7 +210,7 @@ GROUPS: Final = (
             Metric("in_progress", "requests_in_progress"),
         ),
     ),
-    Group(
+    MetricGroup(
         host_resources.HOST_NETWORK,
         "amperage_host_network",
         {"interface": ID},
@@ -223,10 +223,10 @@ GROUPS: Final = (
 )
 """The metrics of /metrics."""
 
-DETAILED: Final[Mapping[str, tuple[Group, ...]]] = MappingProxyType(
+DETAILED: Final[Mapping[str, tuple[MetricGroup, ...]]] = MappingProxyType(
     {
         "clients": (
-            Group(
+            MetricGroup(
                 resources.CLIENTS,
                 "amperage_detailed_client",
                 {"client": ID, "client_name": "client_name", "transport": "transport"},
@@ -244,7 +244,7 @@ DETAILED: Final[Mapping[str, tuple[Group, ...]]] = MappingProxyType(
             ),
         ),
         "subscriptions": (
-            Group(
+            MetricGroup(
                 resources.SUBSCRIPTIONS,
                 "amperage_detailed_subscription",
                 {

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from actions.context import RESERVED_PREFIX
 from actions.minidumps import take_minidump
 from actions.reset import reset_authentication, reset_entitlement
-from server.admin.operations.operation import Deed, Group, Parameters, Undone
-from server.engine.maintenance.journal_retention import Deed as JournalDeed
+from server.admin.operations.operation import AdminOperation, OperationGroup, OperationParameters, OperationError
+from server.engine.maintenance.journal_retention import JournalAction as JournalDeed
 from server.engine.maintenance.sow_compaction import compact
 from server.queues.topic.report import report
 from server.statistics.sources.names import topic_ids
 from server.storage.journal import JournalError
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 from server.transports.listener import TransportError
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from actions.requests import RequestedAction
-    from actions.services import Services
+    from actions.services import ActionServices
     from server.engine.session import Session
     from server.queues.topic.queue_topic import QueueTopic
-    from server.replication.links.replication_state import Replication
-    from server.storage.sow.topic_records import SowTopic
+    from server.replication.links.replication_state import ReplicationState
+    from server.storage.sow.topic_records import SowTopicRecords
 
-_Thing = TypeVar("_Thing")
+_EntryT = TypeVar("_EntryT")
 
 _JOURNALS: Final = ("transaction_log", "journals")
 
 
-def groups_of(services: Services) -> list[Group]:
+def groups_of(services: ActionServices) -> list[OperationGroup]:
     """Return all groups, also those of which this instance has nothing.
 
     Args:
@@ -42,8 +42,8 @@ def groups_of(services: Services) -> list[Group]:
         _requested(services.requested),
         _authorization(services),
         _clients(services),
-        Group(("diagnostics",), (_dump(services),)),
-        Group((), (_minidump(services),)),
+        OperationGroup(("diagnostics",), (_dump(services),)),
+        OperationGroup((), (_minidump(services),)),
         _queues(services),
         _replication(services),
         _sow(services),
@@ -52,25 +52,25 @@ def groups_of(services: Services) -> list[Group]:
     ]
 
 
-def _requested(actions: Iterable[RequestedAction]) -> Group:
+def _requested(actions: Iterable[RequestedAction]) -> OperationGroup:
     """Return the actions that run on a request; those with one path run together."""
     by_path: dict[str, list[RequestedAction]] = {}
     for action in actions:
         by_path.setdefault(action.path, []).append(action)
 
-    async def post(those: Sequence[RequestedAction], _id: str, parameters: Parameters) -> str:
+    async def post(those: Sequence[RequestedAction], _id: str, parameters: OperationParameters) -> str:
         if own := [name for name in parameters if name.startswith(RESERVED_PREFIX)]:
-            raise Undone(
+            raise OperationError(
                 f"Variables that begin with {RESERVED_PREFIX} are set by the instance, and not by "
                 f"parameters of a request: {', '.join(own)}."
             )
-        values = {name: to_octets(value) for name, value in parameters.items()}
+        values = {name: text_to_bytes(value) for name, value in parameters.items()}
         for action in those:
             action.post(values)
         return f"{' and '.join(action.name for action in those)}: begun."
 
     deeds = (
-        Deed(
+        AdminOperation(
             path,
             "; ".join(action.description for action in those if action.description),
             partial(post, those),
@@ -79,11 +79,11 @@ def _requested(actions: Iterable[RequestedAction]) -> Group:
         )
         for path, those in by_path.items()
     )
-    return Group(("actions",), tuple(deeds))
+    return OperationGroup(("actions",), tuple(deeds))
 
 
-def _authorization(services: Services) -> Group:
-    async def reset(what: str, _parameters: Parameters) -> str:
+def _authorization(services: ActionServices) -> OperationGroup:
+    async def reset(what: str, _parameters: OperationParameters) -> str:
         if what == "authentication":
             reset_authentication(services.engine)
         else:
@@ -91,31 +91,31 @@ def _authorization(services: Services) -> Group:
         return f"{what} has been reset."
 
     about = "forget what is kept about earlier decisions"
-    deeds = (Deed("reset", about, reset, ends_sessions=True),)
-    return Group(("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""})
+    deeds = (AdminOperation("reset", about, reset, ends_sessions=True),)
+    return OperationGroup(("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""})
 
 
-def _clients(services: Services) -> Group:
+def _clients(services: ActionServices) -> OperationGroup:
     engine = services.engine
 
     def there() -> dict[str, Session]:
         return {str(session.number): session for session in engine.sessions}
 
-    async def disconnect(number: str, _parameters: Parameters) -> str:
+    async def disconnect(number: str, _parameters: OperationParameters) -> str:
         session = _find(there(), number, "client")
         session.close("")  # real servers give no reason
         engine.flush()
         return f"{session.client_name} is disconnected."
 
-    return Group(
+    return OperationGroup(
         ("clients",),
-        (Deed("disconnect", "close the connection", disconnect),),
+        (AdminOperation("disconnect", "close the connection", disconnect),),
         lambda: {number: session.client_name for number, session in there().items()},
     )
 
 
-def _dump(services: Services) -> Deed:
-    async def dump(_id: str, _parameters: Parameters) -> str:
+def _dump(services: ActionServices) -> AdminOperation:
+    async def dump(_id: str, _parameters: OperationParameters) -> str:
         queues = services.engine.topics.queues
         text = "there are no queues"
         if queues is not None:
@@ -123,40 +123,40 @@ def _dump(services: Services) -> Deed:
         services.engine.log.emit("31-0010", text=text)
         return "The state of the queues has been written to the log."
 
-    return Deed("dump", "write the state of the queues to the log", dump)
+    return AdminOperation("dump", "write the state of the queues to the log", dump)
 
 
-def _minidump(services: Services) -> Deed:
-    async def write(_id: str, _parameters: Parameters) -> str:
+def _minidump(services: ActionServices) -> AdminOperation:
+    async def write(_id: str, _parameters: OperationParameters) -> str:
         try:
             path = await take_minidump(services)
         except OSError as error:
-            raise Undone(f"No minidump could be written: {error}.") from None
+            raise OperationError(f"No minidump could be written: {error}.") from None
         if path is None:
-            raise Undone("Minidumps are disabled by MiniDumpDirectory.")
+            raise OperationError("Minidumps are disabled by MiniDumpDirectory.")
         return f"Minidump written to {path}."
 
-    return Deed("minidump", "write what the process is doing to a file", write)
+    return AdminOperation("minidump", "write what the process is doing to a file", write)
 
 
-def _queues(services: Services) -> Group:
+def _queues(services: ActionServices) -> OperationGroup:
     queues = list(services.engine.topics.queues or ())
     ids = topic_ids((queue.name, queue.message_type.name) for queue in queues)
     there: dict[str, QueueTopic] = dict(zip(ids, queues, strict=True))
 
-    async def change(enabled: bool, name: str, _parameters: Parameters) -> str:
+    async def change(enabled: bool, name: str, _parameters: OperationParameters) -> str:
         _find(there, name, "queue").membership.set_proxied(enabled)
         return f"Proxied transfer of {name} is {'enabled' if enabled else 'disabled'}."
 
-    return Group(
+    return OperationGroup(
         ("queues",),
         (
-            Deed(
+            AdminOperation(
                 "enable_proxied_transfer",
                 "claim messages of instances that cannot be reached",
                 partial(change, True),
             ),
-            Deed(
+            AdminOperation(
                 "disable_proxied_transfer",
                 "leave messages to the instances that own them",
                 partial(change, False),
@@ -166,115 +166,115 @@ def _queues(services: Services) -> Group:
     )
 
 
-def _replication(services: Services) -> Group:
+def _replication(services: ActionServices) -> OperationGroup:
     replication = services.replication
 
-    async def downgrade(name: str, _parameters: Parameters) -> str:
+    async def downgrade(name: str, _parameters: OperationParameters) -> str:
         is_new = _with_sync(replication, name).downgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for no more."
 
-    async def upgrade(name: str, _parameters: Parameters) -> str:
+    async def upgrade(name: str, _parameters: OperationParameters) -> str:
         is_new = _with_sync(replication, name).upgrade(name)
         return f"{name} is {'' if is_new else 'already '}waited for again."
 
-    async def reconnect(name: str, _parameters: Parameters) -> str:
+    async def reconnect(name: str, _parameters: OperationParameters) -> str:
         _with(replication, name)
         links = services.links
         if links is None or not links.reconnect(name):
-            raise Undone(f"There is no connection with {name}, which is connected to all the time.")
+            raise OperationError(f"There is no connection with {name}, which is connected to all the time.")
         return f"The connection with {name} is closed, and made again."
 
-    return Group(
+    return OperationGroup(
         ("replication",),
         (
-            Deed("reconnect", "close the connection, and make it again", reconnect),
-            Deed("downgrade", "do not have publishers wait for it", downgrade),
-            Deed("upgrade", "have publishers wait for it again", upgrade),
+            AdminOperation("reconnect", "close the connection, and make it again", reconnect),
+            AdminOperation("downgrade", "do not have publishers wait for it", downgrade),
+            AdminOperation("upgrade", "have publishers wait for it again", upgrade),
         ),
         lambda: _named(() if replication is None else replication.destinations),
     )
 
 
-def _with(replication: Replication | None, name: str) -> Replication:
+def _with(replication: ReplicationState | None, name: str) -> ReplicationState:
     """Return the instance's replication, if it has a destination of this name."""
     if replication is None or name not in replication.destinations:
-        raise Undone(f"There is no destination {name!r} any more.")
+        raise OperationError(f"There is no destination {name!r} any more.")
     return replication
 
 
-def _with_sync(replication: Replication | None, name: str) -> Replication:
+def _with_sync(replication: ReplicationState | None, name: str) -> ReplicationState:
     """Return the same, if publishers can wait for the destination."""
     found = _with(replication, name)
     if found.destinations[name].spec.sync_type != "sync":
-        raise Undone(f"{name} is configured as async: nobody waits for it.")
+        raise OperationError(f"{name} is configured as async: nobody waits for it.")
     return found
 
 
-def _sow(services: Services) -> Group:
+def _sow(services: ActionServices) -> OperationGroup:
     topics = list(services.engine.stores.topics)
     ids = topic_ids((sow.spec.name, sow.spec.message_type) for sow in topics)
-    there: dict[str, SowTopic] = dict(zip(ids, topics, strict=True))
+    there: dict[str, SowTopicRecords] = dict(zip(ids, topics, strict=True))
 
-    async def give_back(name: str, _parameters: Parameters) -> str:
+    async def give_back(name: str, _parameters: OperationParameters) -> str:
         try:
             await compact(_find(there, name, "topic with records of its own"))
-        except StoreError as error:
-            raise Undone(f"{name} could not be compacted: {error}.") from None
+        except RecordStoreError as error:
+            raise OperationError(f"{name} could not be compacted: {error}.") from None
         return f"{name} has been compacted."
 
-    return Group(
+    return OperationGroup(
         ("sow",),
-        (Deed("compact", "give back unused space of its file", give_back),),
+        (AdminOperation("compact", "give back unused space of its file", give_back),),
         lambda: _named(there),
     )
 
 
-def _journals(services: Services) -> Group:
+def _journals(services: ActionServices) -> OperationGroup:
     keeping = services.journals
 
-    async def mark(deed: JournalDeed, name: str, _parameters: Parameters) -> str:
+    async def mark(deed: JournalDeed, name: str, _parameters: OperationParameters) -> str:
         if keeping is None or name not in keeping.full:
-            raise Undone(f"There is no journal that is full {name!r} any more.")
+            raise OperationError(f"There is no journal that is full {name!r} any more.")
         try:
             await keeping.mark_through(deed, name)
         except JournalError as error:
-            raise Undone(f"{name} cannot be {deed.value}: {error}.") from None
+            raise OperationError(f"{name} cannot be {deed.value}: {error}.") from None
         return f"{name} and all older journals are being {deed.value}."
 
-    return Group(
+    return OperationGroup(
         _JOURNALS,
         (
-            Deed(
+            AdminOperation(
                 "compress", "compress it, and all older ones", partial(mark, JournalDeed.COMPRESS)
             ),
-            Deed("archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)),
-            Deed("remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)),
+            AdminOperation("archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)),
+            AdminOperation("remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)),
         ),
         lambda: _named(() if keeping is None else keeping.full),
     )
 
 
-def _transports(services: Services) -> Group:
+def _transports(services: ActionServices) -> OperationGroup:
     transports = services.transports
 
-    async def enable(name: str, _parameters: Parameters) -> str:
+    async def enable(name: str, _parameters: OperationParameters) -> str:
         _find(_named(transports.names), name, "transport")
         try:
             await transports.enable(name)
         except TransportError as error:
-            raise Undone(f"{name} cannot be enabled: {error}.") from None
+            raise OperationError(f"{name} cannot be enabled: {error}.") from None
         return f"{name} is enabled."
 
-    async def disable(name: str, _parameters: Parameters) -> str:
+    async def disable(name: str, _parameters: OperationParameters) -> str:
         _find(_named(transports.names), name, "transport")
         await transports.disable(name)
         return f"{name} is disabled."
 
-    return Group(
+    return OperationGroup(
         ("transports",),
         (
-            Deed("enable", "take connections", enable),
-            Deed("disable", "take no connections, and close those that there are", disable),
+            AdminOperation("enable", "take connections", enable),
+            AdminOperation("disable", "take no connections, and close those that there are", disable),
         ),
         lambda: _named(transports.names),
     )
@@ -285,8 +285,8 @@ def _named(names: Iterable[str]) -> dict[str, str]:
     return dict.fromkeys(names, "")
 
 
-def _find(there: Mapping[str, _Thing], name: str, what: str) -> _Thing:
+def _find(there: Mapping[str, _EntryT], name: str, what: str) -> _EntryT:
     found = there.get(name)
     if found is None:
-        raise Undone(f"There is no {what} {name!r} any more.")
+        raise OperationError(f"There is no {what} {name!r} any more.")
     return found

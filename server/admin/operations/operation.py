@@ -6,19 +6,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Parameters: TypeAlias = Mapping[str, str]
+OperationParameters: TypeAlias = Mapping[str, str]
 
-Do: TypeAlias = Callable[[str, Parameters], Coroutine[None, None, str]]
+OperationFunction: TypeAlias = Callable[[str, OperationParameters], Coroutine[None, None, str]]
 """Executes a deed on the entry with an id, with the parameters of the request; called on the
-engine's thread. Returns its result, in a sentence; raises `Undone`."""
+engine's thread. Returns its result, in a sentence; raises `OperationError`."""
 
 
-class Undone(Exception):
+class OperationError(Exception):
     """A deed failed. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AdminOperation:
     """One administrative action.
 
     Attributes:
@@ -32,14 +32,14 @@ class Deed:
 
     name: str
     about: str
-    do: Do
+    do: OperationFunction
     needs: tuple[str, ...] = ()
     ends_sessions: bool = False
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class OperationGroup:
     """Entries of one kind, and the deeds for each of them.
 
     Attributes:
@@ -50,9 +50,9 @@ class Group:
     """
 
     path: tuple[str, ...]
-    deeds: tuple[Deed, ...]
+    deeds: tuple[AdminOperation, ...]
     entries: Callable[[], Mapping[str, str]] | None = None
 
-    def deed(self, name: str) -> Deed | None:
+    def deed(self, name: str) -> AdminOperation | None:
         """Return the deed of a name."""
         return next((deed for deed in self.deeds if deed.name == name), None)

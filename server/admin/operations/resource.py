@@ -18,18 +18,18 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from server.admin.documents import html_form, xml_form
-from server.admin.http.limits import MOST_PARAMETERS
-from server.admin.http.messages import HTML, JSON, XML, Document, Refusal, Request, Response
-from server.admin.operations.operation import Deed, Group, Parameters, Undone
-from server.admin.paths import taken_apart
+from server.admin.http.limits import MAX_QUERY_PARAMETERS
+from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.operations.operation import AdminOperation, OperationGroup, OperationParameters, OperationError
+from server.admin.paths import split_path_format
 from server.admin.tree import ROOT, link
 
 if TYPE_CHECKING:
-    from server.admin.access import Access, Visitor
-    from server.admin.audit_events import Trail
-    from server.admin.csrf import CrossSite
-    from server.admin.engine_calls import EngineSide
-    from server.util.log_protocol import Log
+    from server.admin.access import AccessControl, Requester
+    from server.admin.audit_events import AdminAudit
+    from server.admin.csrf import CsrfProtection
+    from server.admin.engine_calls import EngineCalls
+    from server.util.log_protocol import ServerLog
 
 ADMINISTRATOR: Final = "administrator"
 METHODS: Final = ("GET", "HEAD", "POST")
@@ -41,15 +41,15 @@ _FORMS: Final = ("json", "xml")
 _ELEMENT: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
 
-class _Found(NamedTuple):
+class _OperationTarget(NamedTuple):
     """The target of a path: a group, or an entry of it, or a deed."""
 
-    group: Group
+    group: OperationGroup
     id: str = ""
-    deed: Deed | None = None
+    deed: AdminOperation | None = None
 
 
-class Administrator:
+class OperationsResource:
     """Lists the deeds, and executes them.
 
     Args:
@@ -63,12 +63,12 @@ class Administrator:
 
     def __init__(
         self,
-        groups: Sequence[Group],
-        access: Access,
-        cross_site: CrossSite,
-        engine_side: EngineSide,
-        trail: Trail,
-        log: Log,
+        groups: Sequence[OperationGroup],
+        access: AccessControl,
+        cross_site: CsrfProtection,
+        engine_side: EngineCalls,
+        trail: AdminAudit,
+        log: ServerLog,
     ) -> None:
         self._groups = groups
         self._access = access
@@ -77,7 +77,7 @@ class Administrator:
         self._trail = trail
         self._log = log
 
-    async def answer(self, request: Request, visitor: Visitor) -> Response:
+    async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Answer a request.
 
         Raises:
@@ -93,13 +93,13 @@ class Administrator:
         if found is not None and found.deed is not None:
             return await self._do(request, visitor, names, form, found)
         if found is None and not _leads_on(there, below):
-            raise Refusal(404, f"There is no {request.path}. What there is begins with {_path()}.")
+            raise HttpError(404, f"There is no {request.path}. What there is begins with {_path()}.")
         if request.method == "POST":
-            raise Refusal(405, "Only what does something is asked for with POST.")
+            raise HttpError(405, "Only what does something is asked for with POST.")
         shown = await self._shown(visitor, _below(there, below, found))
         return _list(names, shown, form)
 
-    def _look(self) -> _There:
+    def _look(self) -> _OperationTree:
         """Return the groups and their entries at the moment; on the engine's thread."""
         return {
             group.path: (group, None if group.entries is None else group.entries())
@@ -108,12 +108,12 @@ class Administrator:
 
     async def _do(
         self,
-        request: Request,
-        visitor: Visitor,
+        request: HttpRequest,
+        visitor: Requester,
         names: Sequence[str],
         form: str,
-        found: _Found,
-    ) -> Response:
+        found: _OperationTarget,
+    ) -> HttpResponse:
         """Execute a deed on an entry, or on the instance itself.
 
         Raises:
@@ -122,28 +122,28 @@ class Administrator:
         deed = found.deed
         assert deed is not None  # noqa: S101 - the caller has found one
         if request.method == "HEAD":
-            raise Refusal(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
+            raise HttpError(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
         self._cross_site.refuse_foreign(request)
         parameters = _parameters(request)
         if self._cross_site.is_forgeable(request):
             return _confirm(names, form, deed, parameters)
         if missing := [name for name in deed.needs if name not in parameters]:
             listed = ", ".join(missing)
-            raise Refusal(400, f"A request for {deed.name} needs the parameters {listed}.")
+            raise HttpError(400, f"A request for {deed.name} needs the parameters {listed}.")
         who = f"user {visitor.user!r}" if visitor.user else ""
         self._trail.acted(visitor.user, request.peer, request.path)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
             done = await self._engine_side.perform(lambda: deed.do(found.id, parameters))
-        except Undone as problem:
-            raise Refusal(409, str(problem)) from None
+        except OperationError as problem:
+            raise HttpError(409, str(problem)) from None
         if deed.ends_sessions:
             self._access.sessions.end_all()
         return _say(names, done, form)
 
     async def _check(
-        self, request: Request, visitor: Visitor, names: Sequence[str], form: str
-    ) -> Response:
+        self, request: HttpRequest, visitor: Requester, names: Sequence[str], form: str
+    ) -> HttpResponse:
         """Return whether the visitor may request a path, and execute nothing.
 
         Raises:
@@ -151,12 +151,12 @@ class Administrator:
         """
         path = request.query.get("path", "").partition("?")[0]
         if not path.startswith("/"):
-            raise Refusal(400, "Expected the parameter path, as in ?path=/amps/administrator.")
-        names_asked, _ = taken_apart(path.strip("/").split("/"))
+            raise HttpError(400, "Expected the parameter path, as in ?path=/amps/administrator.")
+        names_asked, _ = split_path_format(path.strip("/").split("/"))
         hidden = await self._access.hidden(visitor, ["/" + "/".join(names_asked)])
         return _say(names, "false" if hidden else "true", form)
 
-    async def _shown(self, visitor: Visitor, links: Iterable[_Link]) -> list[_Link]:
+    async def _shown(self, visitor: Requester, links: Iterable[_Link]) -> list[_Link]:
         """Return those links that a visitor may follow."""
         all_links = list(links)
         paths = ["/" + "/".join(one.names) for one in all_links]
@@ -164,7 +164,7 @@ class Administrator:
         return [one for one, path in zip(all_links, paths, strict=True) if path not in hidden]
 
 
-_There = Mapping[tuple[str, ...], tuple[Group, Mapping[str, str] | None]]
+_OperationTree = Mapping[tuple[str, ...], tuple[OperationGroup, Mapping[str, str] | None]]
 
 
 class _Link(NamedTuple):
@@ -180,29 +180,29 @@ class _Link(NamedTuple):
         return {"name": self.known_as} | about | {"path": link(self.names)} | deeds
 
 
-def _find(there: _There, below: tuple[str, ...]) -> _Found | None:
+def _find(there: _OperationTree, below: tuple[str, ...]) -> _OperationTarget | None:
     """Return the target of a path below /amps/administrator; None if there is none."""
     for path, (group, entries) in there.items():
         rest = below[len(path) :]
         if below[: len(path)] != path:
             continue
         if not rest and path:
-            return _Found(group)
+            return _OperationTarget(group)
         if entries is None:
             if len(rest) == 1 and (deed := group.deed(rest[0])):
-                return _Found(group, deed=deed)
+                return _OperationTarget(group, deed=deed)
         elif rest and rest[0] in entries:
             deed = group.deed(rest[1]) if len(rest) > 1 else None
             if len(rest) == 1 or (deed is not None and len(rest) == 2):
-                return _Found(group, rest[0], deed)
+                return _OperationTarget(group, rest[0], deed)
     return None
 
 
-def _leads_on(there: _There, below: tuple[str, ...]) -> bool:
+def _leads_on(there: _OperationTree, below: tuple[str, ...]) -> bool:
     return any(path[: len(below)] == below for path in there)
 
 
-def _below(there: _There, below: tuple[str, ...], found: _Found | None) -> Iterator[_Link]:
+def _below(there: _OperationTree, below: tuple[str, ...], found: _OperationTarget | None) -> Iterator[_Link]:
     """Yield the links below a path."""
     at = (*_TOP, *below)
     if found is None:
@@ -219,12 +219,12 @@ def _below(there: _There, below: tuple[str, ...], found: _Found | None) -> Itera
         yield from (_Link((*at, id_), known_as, "", deeds) for id_, known_as in entries.items())
 
 
-def _links_of(at: tuple[str, ...], deeds: Iterable[Deed]) -> Iterator[_Link]:
+def _links_of(at: tuple[str, ...], deeds: Iterable[AdminOperation]) -> Iterator[_Link]:
     for deed in deeds:
         yield _Link((*at, deed.name), deed.title or deed.name, deed.about)
 
 
-def _list(names: Sequence[str], links: Sequence[_Link], form: str) -> Response:
+def _list(names: Sequence[str], links: Sequence[_Link], form: str) -> HttpResponse:
     if form == "json":
         return _json(names, [{"id": one.names[-1]} | one.values() for one in links])
     if form == "xml":
@@ -249,7 +249,7 @@ def _resource(one: _Link) -> str:
     return f"<resource id='{xml_form.attribute(one.names[-1])}'>{texts}</resource>"
 
 
-def _say(names: Sequence[str], text: str, form: str) -> Response:
+def _say(names: Sequence[str], text: str, form: str) -> HttpResponse:
     if form == "json":
         return _json(names, text)
     if form == "xml":
@@ -257,7 +257,7 @@ def _say(names: Sequence[str], text: str, form: str) -> Response:
     return _page(html_form.leaf(text))
 
 
-def _confirm(names: Sequence[str], form: str, deed: Deed, parameters: Parameters) -> Response:
+def _confirm(names: Sequence[str], form: str, deed: AdminOperation, parameters: OperationParameters) -> HttpResponse:
     """Return the form by which a browser asks for a deed.
 
     Raises:
@@ -265,7 +265,7 @@ def _confirm(names: Sequence[str], form: str, deed: Deed, parameters: Parameters
     """
     allowed = ("Allow", "POST")
     if form:
-        raise Refusal(
+        raise HttpError(
             405,
             "A browser acts by POST only, since any page can have it send a GET. Programs that "
             "look like a browser add the header X-Requested-With to GET or POST.",
@@ -290,40 +290,40 @@ def _confirm(names: Sequence[str], form: str, deed: Deed, parameters: Parameters
     return page
 
 
-def _page(content: bytes) -> Response:
-    return _fresh(Document(content, HTML))
+def _page(content: bytes) -> HttpResponse:
+    return _fresh(HttpDocument(content, HTML))
 
 
-def _json(names: Sequence[str], value: object) -> Response:
+def _json(names: Sequence[str], value: object) -> HttpResponse:
     """Return a document that has a value at its path, as those of the tree do."""
     for name in reversed(names):
         value = {name: value}
-    return _fresh(Document(msgspec.json.encode(value), JSON))
+    return _fresh(HttpDocument(msgspec.json.encode(value), JSON))
 
 
-def _xml(names: Sequence[str], content: str) -> Response:
+def _xml(names: Sequence[str], content: str) -> HttpResponse:
     """Return the same in XML; parts of a path that cannot be element names are attributes."""
     for name in reversed(names):
         known = _ELEMENT.fullmatch(name) is not None
         opening = name if known else f"resource id='{xml_form.attribute(name)}'"
         content = f"<{opening}>{content}</{name if known else 'resource'}>"
-    return _fresh(Document(f"{content}\n".encode(), XML))
+    return _fresh(HttpDocument(f"{content}\n".encode(), XML))
 
 
-def _fresh(document: Document) -> Response:
-    return Response(document, headers=[("Cache-Control", "no-store")])
+def _fresh(document: HttpDocument) -> HttpResponse:
+    return HttpResponse(document, headers=[("Cache-Control", "no-store")])
 
 
-def _without_form(segments: Sequence[str], there: _There) -> tuple[tuple[str, ...], str]:
+def _without_form(segments: Sequence[str], there: _OperationTree) -> tuple[tuple[str, ...], str]:
     """Return a path without the form of its document, and the form; a deed's name comes first."""
     found = _find(there, tuple(segments[len(_TOP) :]))
-    names, form = taken_apart(segments)
+    names, form = split_path_format(segments)
     if (found is not None and found.deed is not None) or form not in _FORMS:
         return tuple(segments), ""
     return names, form
 
 
-def _parameters(request: Request) -> Parameters:
+def _parameters(request: HttpRequest) -> OperationParameters:
     """Return the parameters of a request: of its query, and of a form that was sent.
 
     Raises:
@@ -335,10 +335,10 @@ def _parameters(request: Request) -> Parameters:
         sent = parse_qsl(
             request.body.decode(errors="replace"),
             keep_blank_values=True,
-            max_num_fields=MOST_PARAMETERS,
+            max_num_fields=MAX_QUERY_PARAMETERS,
         )
     except ValueError:
-        raise Refusal(400, f"The form has more than {MOST_PARAMETERS} parameters.") from None
+        raise HttpError(400, f"The form has more than {MAX_QUERY_PARAMETERS} parameters.") from None
     return {**request.query, **dict(sent)}
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from server.app.completion.lines import Kind, Line, Value, function_name, quoted
+from server.app.completion.lines import WordKind, CompletionLine, CompletionValue, function_name, quoted
 
 _FILES = "return"
 _NOTHING = "compopt +o default; return"
 _DIRECTORIES = 'compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word"); return'
 
 
-def script(command: str, line: Line) -> str:
+def script(command: str, line: CompletionLine) -> str:
     """Make the script that completes a command."""
     name = function_name(command)
     return (
@@ -48,7 +48,7 @@ def script(command: str, line: Line) -> str:
     )
 
 
-def _find_command(line: Line) -> Iterator[str]:
+def _find_command(line: CompletionLine) -> Iterator[str]:
     if line.commands:
         yield "    local one\n"
         yield '    for one in "${COMP_WORDS[@]:1:COMP_CWORD - 1}"; do\n'
@@ -56,12 +56,12 @@ def _find_command(line: Line) -> Iterator[str]:
         yield "    done\n"
 
 
-def _scopes(line: Line) -> Iterator[tuple[str, Line]]:
+def _scopes(line: CompletionLine) -> Iterator[tuple[str, CompletionLine]]:
     yield "", line
     yield from line.commands.items()
 
 
-def _values(line: Line) -> Iterator[str]:
+def _values(line: CompletionLine) -> Iterator[str]:
     for command, scope in _scopes(line):
         for option in scope.options:
             if option.value is not None:
@@ -69,14 +69,14 @@ def _values(line: Line) -> Iterator[str]:
                 yield f"        {pattern}) {_reply(option.value)} ;;\n"
 
 
-def _reply(value: Value) -> str:
+def _reply(value: CompletionValue) -> str:
     if value.words:
         words = quoted(" ".join(value.words))
         return f'mapfile -t COMPREPLY < <(compgen -W {words} -- "$word"); return'
-    return {Kind.FILE: _FILES, Kind.DIRECTORY: _DIRECTORIES}.get(value.kind, _NOTHING)
+    return {WordKind.FILE: _FILES, WordKind.DIRECTORY: _DIRECTORIES}.get(value.kind, _NOTHING)
 
 
-def _words(line: Line) -> Iterator[str]:
+def _words(line: CompletionLine) -> Iterator[str]:
     for command, scope in _scopes(line):
         options = " ".join(name for option in scope.options for name in option.names)
         words = " ".join(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from server.app.completion.lines import Kind, Line, Option, Value
+from server.app.completion.lines import WordKind, CompletionLine, CompletionOption, CompletionValue
 
 
-def script(command: str, line: Line) -> str:
+def script(command: str, line: CompletionLine) -> str:
     """Make the script that completes a command."""
     lines = [
         f"# Completes {command} in fish; made by {command} --print-completion fish.",
@@ -21,11 +21,11 @@ def script(command: str, line: Line) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _scope(command: str, line: Line, condition: str | None) -> Iterator[str]:
+def _scope(command: str, line: CompletionLine, condition: str | None) -> Iterator[str]:
     start = f"complete -c {command}"
     if condition is not None:
         start += f" -n {_quoted(condition)}"
-    if not any(one.value.kind is not Kind.OTHER for one in line.arguments):
+    if not any(one.value.kind is not WordKind.OTHER for one in line.arguments):
         yield f"{start} -f"
     for argument in line.arguments:
         if argument.value.words:
@@ -34,7 +34,7 @@ def _scope(command: str, line: Line, condition: str | None) -> Iterator[str]:
         yield f"{start}{_names(option)}{_value(option.value)} -d {_quoted(option.help)}"
 
 
-def _names(option: Option) -> str:
+def _names(option: CompletionOption) -> str:
     text = ""
     for name in option.names:
         bare = name.lstrip("-")
@@ -45,14 +45,14 @@ def _names(option: Option) -> str:
     return text
 
 
-def _value(value: Value | None) -> str:
+def _value(value: CompletionValue | None) -> str:
     if value is None:
         return ""
     if value.words:
         return f" -x -a {_quoted(' '.join(value.words))}"
-    if value.kind is Kind.DIRECTORY:
+    if value.kind is WordKind.DIRECTORY:
         return " -x -a '(__fish_complete_directories)'"
-    return " -r -F" if value.kind is Kind.FILE else " -x"
+    return " -r -F" if value.kind is WordKind.FILE else " -x"
 
 
 def _quoted(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 
-class Kind(Enum):
+class WordKind(Enum):
     """The kind of a word."""
 
     OTHER = "other"
@@ -16,7 +16,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class CompletionValue:
     """A word that is not fixed.
 
     Attributes:
@@ -26,12 +26,12 @@ class Value:
     """
 
     name: str
-    kind: Kind = Kind.OTHER
+    kind: WordKind = WordKind.OTHER
     words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CompletionOption:
     """An option.
 
     Attributes:
@@ -43,12 +43,12 @@ class Option:
 
     names: tuple[str, ...]
     help: str
-    value: Value | None = None
+    value: CompletionValue | None = None
     is_repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class CompletionArgument:
     """A positional argument.
 
     Attributes:
@@ -57,13 +57,13 @@ class Argument:
         is_repeatable: several can be given.
     """
 
-    value: Value
+    value: CompletionValue
     is_optional: bool = False
     is_repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CompletionLine:
     """A command line after the name of its command.
 
     Attributes:
@@ -74,9 +74,9 @@ class Line:
     """
 
     help: str = ""
-    options: tuple[Option, ...] = ()
-    arguments: tuple[Argument, ...] = ()
-    commands: Mapping[str, Line] = field(default_factory=dict)
+    options: tuple[CompletionOption, ...] = ()
+    arguments: tuple[CompletionArgument, ...] = ()
+    commands: Mapping[str, CompletionLine] = field(default_factory=dict)
 
 
 def function_name(command: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from server.app.completion import bash, fish, zsh
-from server.app.completion.lines import Line, function_name
+from server.app.completion.lines import CompletionLine, function_name
 
-_SCRIPTS: Final[Mapping[str, Callable[[str, Line], str]]] = {
+_SCRIPTS: Final[Mapping[str, Callable[[str, CompletionLine], str]]] = {
     "bash": bash.script,
     "fish": fish.script,
     "zsh": zsh.script,
@@ -17,7 +17,7 @@ _SCRIPTS: Final[Mapping[str, Callable[[str, Line], str]]] = {
 SHELLS: Final = tuple(_SCRIPTS)
 
 
-def script(shell: str, command: str, line: Line) -> str:
+def script(shell: str, command: str, line: CompletionLine) -> str:
     """Return the script that completes a command.
 
     Args:

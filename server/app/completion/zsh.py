@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from server.app.completion.lines import (
-    Argument,
-    Kind,
-    Line,
-    Option,
-    Value,
+    CompletionArgument,
+    WordKind,
+    CompletionLine,
+    CompletionOption,
+    CompletionValue,
     function_name,
     quoted,
 )
 
 
-def script(command: str, line: Line) -> str:
+def script(command: str, line: CompletionLine) -> str:
     """Make the script that completes a command."""
     name = function_name(command)
     body = _with_commands(line) if line.commands else _arguments(line, 4)
@@ -38,7 +38,7 @@ def script(command: str, line: Line) -> str:
     )
 
 
-def _with_commands(line: Line) -> str:
+def _with_commands(line: CompletionLine) -> str:
     commands = "".join(
         f"            {quoted(f'{_without_colons(name)}:{its.help}')}\n"
         for name, its in line.commands.items()
@@ -66,7 +66,7 @@ def _with_commands(line: Line) -> str:
     )
 
 
-def _arguments(line: Line, indent: int) -> str:
+def _arguments(line: CompletionLine, indent: int) -> str:
     return _call([*_specs(line)], indent, "_arguments")
 
 
@@ -75,14 +75,14 @@ def _call(specs: list[str], indent: int, function: str) -> str:
     return " " * indent + gap.join([function, *specs]) + "\n"
 
 
-def _specs(line: Line) -> Iterator[str]:
+def _specs(line: CompletionLine) -> Iterator[str]:
     for option in line.options:
         yield from _option(option)
     for argument in line.arguments:
         yield _argument(argument)
 
 
-def _option(option: Option) -> Iterator[str]:
+def _option(option: CompletionOption) -> Iterator[str]:
     """Yield a spec for each name of an option; names exclude each other unless it is repeatable."""
     others = f"({' '.join(option.names)})" if len(option.names) > 1 else ""
     before = "*" if option.is_repeatable else others
@@ -99,14 +99,14 @@ def _separator(name: str) -> str:
     return "+" if len(name) == 2 else ""
 
 
-def _argument(argument: Argument) -> str:
+def _argument(argument: CompletionArgument) -> str:
     if argument.is_repeatable:
         return quoted(f"*:{_value(argument.value)}")
     return quoted(f"{'::' if argument.is_optional else ':'}{_value(argument.value)}")
 
 
-def _value(value: Value) -> str:
-    what = {Kind.FILE: "_files", Kind.DIRECTORY: "_files -/"}.get(value.kind, " ")
+def _value(value: CompletionValue) -> str:
+    what = {WordKind.FILE: "_files", WordKind.DIRECTORY: "_files -/"}.get(value.kind, " ")
     if value.words:
         what = f"({' '.join(value.words)})"
     return f"{_without_colons(value.name)}:{what}"

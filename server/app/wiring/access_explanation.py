@@ -17,23 +17,23 @@ from server.admin.audit_events import TRANSPORT as ADMIN
 from server.app.wiring.access_resources import resource_of
 from server.app.wiring.catalogue import ProgramCatalogue
 from server.app.wiring.provision import provision_functions
-from server.security.authentication import AcceptAll, Credentials, Origin, RefuseAll
-from server.security.deferred import when_decided
-from server.security.failed_logons import Guarded
-from server.security.http_entitlement.modules import WebEntitlement
+from server.security.authentication import AcceptAllAuthenticator, LogonCredentials, LogonOrigin, RefuseAllAuthenticator
+from server.security.deferred import on_answer
+from server.security.failed_logons import ThrottledAuthenticator
+from server.security.http_entitlement.modules import HttpEntitlement
 from server.security.modules import make_authenticator, make_entitlement
 from server.security.permissions import Permission, Permit
-from server.security.switches import Switches
+from server.security.switches import SecuritySwitches
 from server.security.users.modules import UsersAuthenticator
 from server.topics.topic import is_reserved
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, ModuleUse
     from server.expressions.functions.registry import Functions
-    from server.security.authentication import Authenticator
+    from server.security.authentication import LogonAuthenticator
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _PATHS: Final = ("/amps/instance", "/amps/host", "/amps/administrator", "/console", "/metrics")
 """Paths of the admin interface that are always reported."""
@@ -49,7 +49,7 @@ _WRITE: Final = "write"
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class ModuleReport:
     """An authentication or entitlement module, as reported.
 
     Attributes:
@@ -66,7 +66,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class AccessDecision:
     """The decision on one operation of the user.
 
     Attributes:
@@ -81,7 +81,7 @@ class Right:
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class AccessPoint:
     """A transport, or the admin interface.
 
     Attributes:
@@ -96,15 +96,15 @@ class Entrance:
 
     transport: str
     address: str
-    authentication: Module
-    entitlement: Module
+    authentication: ModuleReport
+    entitlement: ModuleReport
     admits: bool
     user: str
-    rights: tuple[Right, ...]
+    rights: tuple[AccessDecision, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AccessQuery:
     """The subject of a report.
 
     Attributes:
@@ -118,7 +118,7 @@ class Question:
     paths: Sequence[str] = ()
 
 
-async def explain_access(spec: InstanceSpec, question: Question, log: Log) -> list[Entrance]:
+async def explain_access(spec: InstanceSpec, question: AccessQuery, log: ServerLog) -> list[AccessPoint]:
     """Return the permissions of a user on each transport and on the admin interface.
 
     Args:
@@ -130,7 +130,7 @@ async def explain_access(spec: InstanceSpec, question: Question, log: Log) -> li
         ProvisionError: a function of the configuration cannot be made.
         SecurityError: a module cannot be made.
     """
-    asking = _Asking(spec, question, provision_functions(spec, log), log)
+    asking = _AccessReportBuilder(spec, question, provision_functions(spec, log), log)
     found = []
     for transport in spec.transports:
         address = transport.file_name or str(transport.inet_addr or "")
@@ -150,11 +150,11 @@ async def explain_access(spec: InstanceSpec, question: Question, log: Log) -> li
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _AccessReportBuilder:
     spec: InstanceSpec
-    question: Question
+    question: AccessQuery
     functions: Functions
-    log: Log
+    log: ServerLog
 
     def of_client(self) -> Iterator[tuple[str, str, Permission]]:
         """Yield a client's possible operations: name, access and permission."""
@@ -181,9 +181,9 @@ class _Asking:
         uses: tuple[ModuleUse | None, ModuleUse | None],
         wanted: Iterable[tuple[str, str, Permission]],
         message_type: str | None = None,
-    ) -> Entrance:
+    ) -> AccessPoint:
         """Query the modules of a transport, and return their decisions."""
-        around = Switches().surroundings(transport, self.spec.modules, self.functions, self.log)
+        around = SecuritySwitches().surroundings(transport, self.spec.modules, self.functions, self.log)
         authentication = uses[0] or self.spec.authentication
         entitlement = uses[1] or self.spec.entitlement
         admitted, user, says = _authenticate(
@@ -191,14 +191,14 @@ class _Asking:
         )
         authenticating = self._module(authentication, ModuleKind.AUTHENTICATION, says)
         module = make_entitlement(entitlement, around)
-        needs_password = _ASKED_WITH_CREDENTIALS if isinstance(module, WebEntitlement) else ""
+        needs_password = _ASKED_WITH_CREDENTIALS if isinstance(module, HttpEntitlement) else ""
         entitling = self._module(entitlement, ModuleKind.ENTITLEMENT, needs_password)
-        rights: tuple[Right, ...] = ()
+        rights: tuple[AccessDecision, ...] = ()
         if admitted and not needs_password:
             permissions = await _entered(module, user)
             rights = tuple(self._right(permissions, *one, message_type) for one in wanted)
             permissions.leave()
-        return Entrance(transport, address, authenticating, entitling, admitted, user, rights)
+        return AccessPoint(transport, address, authenticating, entitling, admitted, user, rights)
 
     def _right(
         self,
@@ -207,17 +207,17 @@ class _Asking:
         access: str,
         permission: Permission,
         message_type: str | None,
-    ) -> Right:
+    ) -> AccessDecision:
         """Return the decision on one operation of the user."""
         if permission is Permission.READ_ADMIN or not access:
-            return Right(what, access, permissions.permit(permission, what if access else ""))
+            return AccessDecision(what, access, permissions.permit(permission, what if access else ""))
         resource = resource_of(self.spec, what, message_type)
         permit = permissions.permit(permission, resource)
         if resource != what:
             permit = replace(permit, rule=f"as {resource}, which has its Pattern: {permit.rule}")
         if permission is Permission.WRITE_TOPIC and permit.allowed and is_reserved(what):
             permit = self._without_publishing(what, permit)
-        return Right(what, access, permit)
+        return AccessDecision(what, access, permit)
 
     def _without_publishing(self, topic: str, permit: Permit) -> Permit:
         """Reduce a write permit for a topic that only the server publishes to."""
@@ -236,26 +236,26 @@ class _Asking:
             )
         )
 
-    def _module(self, use: ModuleUse | None, kind: ModuleKind, says: str = "") -> Module:
+    def _module(self, use: ModuleUse | None, kind: ModuleKind, says: str = "") -> ModuleReport:
         if use is None:
-            return Module("", "", "none is configured: everything is allowed", says)
+            return ModuleReport("", "", "none is configured: everything is allowed", says)
         catalogue = ProgramCatalogue()
         built_in = catalogue.modules(kind).get(use.module)
         if built_in is not None:
-            return Module(use.module, "", built_in.help, says)
+            return ModuleReport(use.module, "", built_in.help, says)
         loaded = next(one for one in self.spec.modules if one.name == use.module)
         library = catalogue.libraries.get(loaded.library_name)
         words = "written in Python" if library is None else library.uses[kind].help
-        return Module(use.module, loaded.library, words, says)
+        return ModuleReport(use.module, loaded.library, words, says)
 
 
-def _authenticate(module: Authenticator, user: str) -> tuple[bool, str, str]:
+def _authenticate(module: LogonAuthenticator, user: str) -> tuple[bool, str, str]:
     """Return whether a user can log on, the resulting user name, and a remark."""
-    inner = module.module if isinstance(module, Guarded) else module
-    if isinstance(inner, AcceptAll | RefuseAll):
-        by_certificate = isinstance(inner, AcceptAll) and inner.trust_certificate
-        origin = Origin(certificate_user=user)
-        admission = inner.step(Credentials(user, "", explicit=True, origin=origin))
+    inner = module.module if isinstance(module, ThrottledAuthenticator) else module
+    if isinstance(inner, AcceptAllAuthenticator | RefuseAllAuthenticator):
+        by_certificate = isinstance(inner, AcceptAllAuthenticator) and inner.trust_certificate
+        origin = LogonOrigin(certificate_user=user)
+        admission = inner.step(LogonCredentials(user, "", explicit=True, origin=origin))
         if admission.granted and by_certificate:
             return True, user, "asks for a certificate that names the user"
         if admission.granted and user and not admission.user:
@@ -269,5 +269,5 @@ def _authenticate(module: Authenticator, user: str) -> tuple[bool, str, str]:
 async def _entered(module: Entitlement, user: str) -> Permissions:
     """Return a user's permissions once the module has decided."""
     answer: asyncio.Future[Permissions] = asyncio.get_running_loop().create_future()
-    when_decided(module.enter(user), answer.set_result)
+    on_answer(module.enter(user), answer.set_result)
     return await answer

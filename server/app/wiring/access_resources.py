@@ -1,6 +1,6 @@
 """Finds the entitlement resource of a topic from the configuration alone.
 
-In a running instance, `server.topics.sow_registry.Stores.resource` finds it from the existing
+In a running instance, `server.topics.sow_registry.SowRegistry.resource` finds it from the existing
 topics.
 """
 

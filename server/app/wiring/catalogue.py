@@ -14,7 +14,7 @@ from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
-    AtLeast,
+    MinimumOptions,
     ExpressionKind,
     LibraryRule,
     ModuleKind,
@@ -25,7 +25,7 @@ from config_schema.catalogue import (
 from config_schema.spec import FunctionSpec, ModuleSpec
 from server.app.wiring.catalogue_security import SECURITY_LIBRARIES
 from server.app.wiring.library_contents import names_defined
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import check_options
 from server.expressions import check
 from server.expressions.functions.builtin import BUILTINS
@@ -33,7 +33,7 @@ from server.expressions.functions.lookups import (
     EXPERIMENTAL_MODULE,
     LOOKUP_OPTION,
     declared_lookups,
-    found_nowhere,
+    null_lookup,
     value_lookup,
 )
 from server.expressions.functions.registry import Function, Functions
@@ -119,7 +119,7 @@ _LIBRARIES: Final[Mapping[str, LibraryRule]] = SECURITY_LIBRARIES | {
                             default="false",
                         ),
                     ),
-                    at_least=(AtLeast(2, ("Primary", "Key", "Secondary")),),
+                    at_least=(MinimumOptions(2, ("Primary", "Key", "Secondary")),),
                 )
             },
         ),
@@ -219,7 +219,7 @@ class ProgramCatalogue:
         if any(module.library_name == LEGACY_MODULE for module in modules):
             known = known.adding(legacy(time.time))
         if any(module.library_name == EXPERIMENTAL_MODULE for module in modules):
-            known = known.adding([value_lookup(declared_lookups(modules), found_nowhere)])
+            known = known.adding([value_lookup(declared_lookups(modules), null_lookup)])
         good = [spec for spec in functions if self.check_function_name(spec.name) is None]
         return ProgramCatalogue(
             known.adding(_declared(spec.name, spec.parameter_count) for spec in good)
@@ -253,7 +253,7 @@ class ProgramCatalogue:
         """Return None if a command can have these options, else the error."""
         try:
             check_options(text, command)
-        except CommandRefused as refusal:
+        except CommandRefusedError as refusal:
             return refusal.detail
         return None
 

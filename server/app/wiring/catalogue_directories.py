@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from config_schema.catalogue import LibraryRule, ModuleKind, ModuleRule, OptionRule, ValueKind
-from server.security.ldap.directory import Encryption
+from server.security.ldap.directory import LdapEncryption
 from server.security.multi import module as multi
 from server.security.multi import options as multi_options
 
@@ -71,8 +71,8 @@ MULTI_AUTHENTICATION: Final = LibraryRule(
                     "LDAP.Encryption",
                     ValueKind.CHOICE,
                     "how passwords are kept secret on their way (an extension of ours)",
-                    default=Encryption.NONE.value,
-                    choices=tuple(one.value for one in Encryption),
+                    default=LdapEncryption.NONE.value,
+                    choices=tuple(one.value for one in LdapEncryption),
                 ),
                 OptionRule(
                     "LDAP.CAFile",

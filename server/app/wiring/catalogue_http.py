@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from config_schema.catalogue import (
-    AtLeast,
+    MinimumOptions,
     LibraryRule,
     ModuleKind,
     ModuleRule,
@@ -103,7 +103,7 @@ HTTP_ENTITLEMENT: Final = LibraryRule(
             settings.LIBRARY,
             "does what a web service says of users",
             _OPTIONS,
-            at_least=(AtLeast(1, ("ResourceURI", "CredentialStore")),),
+            at_least=(MinimumOptions(1, ("ResourceURI", "CredentialStore")),),
             check=option_check.check_entitlement,
         ),
     },

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from config_schema.catalogue import (
-    AtLeast,
+    MinimumOptions,
     LibraryRule,
     ModuleKind,
     ModuleRule,
@@ -109,7 +109,7 @@ OAUTH: Final = LibraryRule(
                 replace(rule, absence=_UNNAMED) if rule.name == "KeySet" else rule
                 for rule in _OAUTH_OPTIONS
             ),
-            at_least=(AtLeast(1, ("TokenEndpoint", "KeySet")),),
+            at_least=(MinimumOptions(1, ("TokenEndpoint", "KeySet")),),
             check=oauth.check,
             together=(
                 ("TokenEndpoint", "RedirectURI", "ClientID", "ClientSecret"),

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.problems import Problems
 from config_schema.units import parse_bool
 from server.log.targets.file import FORMATS, file_name
 
 
-def check_expected_files(root: Node, problems: Problems) -> None:
+def check_expected_files(root: ConfigNode, problems: Problems) -> None:
     """Warn of missing files and directories that a start needs.
 
     Args:
@@ -33,35 +33,35 @@ def check_expected_files(root: Node, problems: Problems) -> None:
             problems.warning(node, f"{parent.written}/{node.written}", sentence, hint)
 
 
-def _walk(node: Node, path: str) -> Iterator[tuple[str, Node, Node]]:
+def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode, ConfigNode]]:
     for child in node.children:
         own = f"{path}/{child.tag}".lstrip("/")
         yield own, node, child
         yield from _walk(child, own)
 
 
-def _file(_parent: Node, node: Node) -> str | None:
+def _file(_parent: ConfigNode, node: ConfigNode) -> str | None:
     return None if os.path.isfile(node.text) else f"there is no file {node.text}"
 
 
-def _authorities(parent: Node, node: Node) -> str | None:
+def _authorities(parent: ConfigNode, node: ConfigNode) -> str | None:
     if not parse_bool(parent.value("VerifyClient") or "false"):
         return None  # they are not read
     return None if os.path.exists(node.text) else f"there is no {node.text}"
 
 
-def _directory_of_log(parent: Node, node: Node) -> str | None:
+def _directory_of_log(parent: ConfigNode, node: ConfigNode) -> str | None:
     written = FORMATS.get((parent.value("Protocol") or "").lower())
     if written is None:
         return None
     return _obstacle(file_name(node.text, written.suffix, 0, time.time_ns()))
 
 
-def _directory_of_statistics(_parent: Node, node: Node) -> str | None:
+def _directory_of_statistics(_parent: ConfigNode, node: ConfigNode) -> str | None:
     return _obstacle(node.text)
 
 
-def _directory_of_socket(parent: Node, node: Node) -> str | None:
+def _directory_of_socket(parent: ConfigNode, node: ConfigNode) -> str | None:
     directory = os.path.dirname(node.text) or "."
     if parent.value("Type") != "amps-unix" or os.path.isdir(directory):
         return None
@@ -80,10 +80,10 @@ def _obstacle(path: str) -> str | None:
     return None
 
 
-_Missing: TypeAlias = Callable[[Node, Node], str | None]
+_MissingFileCheck: TypeAlias = Callable[[ConfigNode, ConfigNode], str | None]
 
 
-def _of_tls(transport: str) -> Mapping[str, _Missing]:
+def _of_tls(transport: str) -> Mapping[str, _MissingFileCheck]:
     """Return the checks for the TLS files of a transport."""
     return {
         f"{transport}/Certificate": _file,
@@ -93,7 +93,7 @@ def _of_tls(transport: str) -> Mapping[str, _Missing]:
     }
 
 
-_MISSING: Final[Mapping[str, _Missing]] = {
+_MISSING: Final[Mapping[str, _MissingFileCheck]] = {
     **_of_tls("Transports/Transport"),
     **_of_tls("Replication/Destination/Transport"),
     **_of_tls("Admin"),

@@ -12,20 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from config_schema.problems import Located, Problems
+from config_schema.problems import HasLocation, Problems
 from config_schema.spec import AdminSpec, InstanceSpec, ModuleSpec, TopicSpec
 from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_journal import journal_settings
 from server.statistics import layout
 from server.storage.journal.errors import reason
-from server.storage.journal.recovery.foreign_files import Kind, file_type, strangers
+from server.storage.journal.recovery.foreign_files import ForeignJournalKind, file_type, strangers
 from server.storage.sow.keys import chain_file
 from server.storage.sow.keys.generators import CHAINING
 from server.storage.sow.slab.slab_format import MAGIC, PAGE, VERSION, unpack_file_header
 from server.util.file_lock import version_mismatch
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 OPTION: Final = "--set-aside-foreign-files"
 _MAGIC_OFFSET: Final = 4  # in a SOW file, behind a checksum
@@ -42,11 +42,11 @@ class ForeignFile(NamedTuple):
         kind: whether it is foreign, damaged throughout, or of a later version.
     """
 
-    where: Located
+    where: HasLocation
     element: str
     path: Path
     what: str
-    kind: Kind
+    kind: ForeignJournalKind
 
 
 class ForeignFilesError(ProvisionError):
@@ -56,12 +56,12 @@ class ForeignFilesError(ProvisionError):
         files: a line of text about each of them.
     """
 
-    def __init__(self, where: Located, problem: str, files: tuple[str, ...]) -> None:
+    def __init__(self, where: HasLocation, problem: str, files: tuple[str, ...]) -> None:
         super().__init__(where, problem)
         self.files = files
 
 
-def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> None:
+def refuse_foreign_files(spec: InstanceSpec, log: ServerLog, *, set_aside: bool) -> None:
     """Refuse the start if a file that the instance would write to exists and is not its own.
 
     Args:
@@ -74,8 +74,8 @@ def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> No
             that is damaged throughout, or of a later version, must be moved by the operator.
         ProvisionError: a file cannot be read or renamed.
     """
-    files = files_in_the_way(spec)
-    if set_aside and all(file.kind is Kind.FOREIGN for file in files):
+    files = find_foreign_files(spec)
+    if set_aside and all(file.kind is ForeignJournalKind.FOREIGN for file in files):
         for file in files:
             log.emit("00-0044", path=file.path, what=file.what, aside=_set_aside(file))
         return
@@ -91,7 +91,7 @@ def refuse_foreign_files(spec: InstanceSpec, log: Log, *, set_aside: bool) -> No
 
 def _advice(files: Sequence[ForeignFile]) -> str:
     """Return the advice to the operator about files that are in the way."""
-    later = [file for file in files if file.kind is Kind.LATER]
+    later = [file for file in files if file.kind is ForeignJournalKind.LATER]
     if later:
         count = "a file is" if len(later) == 1 else f"{len(later)} files are"
         return (
@@ -116,7 +116,7 @@ def warn_of_foreign_files(spec: InstanceSpec, problems: Problems) -> None:
         return  # the start reports unreadable files: it may run with other permissions
 
 
-def files_in_the_way(spec: InstanceSpec) -> list[ForeignFile]:
+def find_foreign_files(spec: InstanceSpec) -> list[ForeignFile]:
     """Return the files that an instance would have to overwrite though they are not its own.
 
     Raises:
@@ -158,23 +158,23 @@ def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[Forei
             header = _read(path, chain_file.HEADER_SIZE)
             why = chain_file.other_version(header)
             if why is not None:
-                yield ForeignFile(use, "KeyGenerator", path, _of_another(why), Kind.LATER)
+                yield ForeignFile(use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.LATER)
 
 
-def _judge_sow_file(path: Path) -> tuple[str, Kind] | None:
+def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
     """Describe the file at a SOW file's path; None if it is missing, or one, however damaged."""
     if not path.exists():
         return None
     kind = file_type(path)
     if kind is not None:
-        return f"is {kind}, where a file is expected", Kind.FOREIGN
+        return f"is {kind}, where a file is expected", ForeignJournalKind.FOREIGN
     page = _read(path, PAGE)
     described = unpack_file_header(page)
     if described is not None and described[0] != VERSION:
-        return _of_another(version_mismatch(described[0], VERSION)), Kind.LATER
+        return _of_another(version_mismatch(described[0], VERSION)), ForeignJournalKind.LATER
     if not any(page) or page.startswith(MAGIC, _MAGIC_OFFSET):
         return None
-    return "is no SOW file of Amperage, and AMPS's own files cannot be read", Kind.FOREIGN
+    return "is no SOW file of Amperage, and AMPS's own files cannot be read", ForeignJournalKind.FOREIGN
 
 
 def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
@@ -183,7 +183,7 @@ def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
     with suppress(OSError):  # statistics work without the file
         why = layout.later_version(_read(path, layout.HEADER_SIZE))
         if why is not None:
-            yield ForeignFile(admin, "Admin/FileName", path, _of_another(why), Kind.LATER)
+            yield ForeignFile(admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.LATER)
 
 
 def _read(path: Path, size: int) -> bytes:

@@ -17,10 +17,10 @@ from typing import Final
 
 from actions.defaults import signals_in_use
 from actions.reset import disconnect_users, reset_entitlement
-from actions.runner import ActionError, Actions
-from actions.services import Services, StopRequested
-from config_schema.configuration_text import document_shown
-from config_schema.document import Document
+from actions.runner import ActionError, ActionRunner
+from actions.services import ActionServices, StopRequestedError
+from config_schema.configuration_text import redact_document
+from config_schema.document import ConfigDocument
 from config_schema.spec import (
     ConflatedTopicSpec,
     InstanceSpec,
@@ -29,7 +29,7 @@ from config_schema.spec import (
     TransactionLogSpec,
     ViewSpec,
 )
-from server.admin.interface import AdminError, AdminInterface
+from server.admin.interface import AdminInterfaceError, AdminInterface
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.loop_clock import LoopClock
 from server.app.wiring.provision import (
@@ -46,18 +46,18 @@ from server.app.wiring.provision_replication import provision_replication, repli
 from server.app.wiring.provision_sow import (
     OpenTopic,
     TopicOpener,
-    note_who_is_logged,
+    store_logged_flags,
     recover_all_chains,
     rekey_all_records,
     warn_of_lost_records,
 )
-from server.app.wiring.provision_statistics import Statistics, sources_of
+from server.app.wiring.provision_statistics import StatisticsService, sources_of
 from server.app.wiring.source_files import source_files
 from server.app.wiring.transport_table import TransportTable
 from server.engine.engine import Engine
 from server.engine.internal_client import InternalClient
 from server.engine.maintenance.certificate_expiry import CertificateCheck
-from server.engine.maintenance.journal_retention import JournalKeeping
+from server.engine.maintenance.journal_retention import JournalRetention
 from server.expressions.backends import columns
 from server.expressions.functions.lookups import declared_lookups
 from server.log.event_log import EventLog
@@ -66,28 +66,28 @@ from server.process import garbage_collection
 from server.process.file_watch import FileWatch
 from server.process.minidump import write_minidump
 from server.process.supervisor import Supervisor
-from server.queues.topic.checkpoints import Checkpoints
-from server.queues.topic.context import Surroundings
-from server.queues.topic.peers import Fabric
-from server.queues.topic.queue_table import Queues
+from server.queues.topic.checkpoints import QueueCheckpoints
+from server.queues.topic.context import QueueServices
+from server.queues.topic.peers import QueuePeers
+from server.queues.topic.queue_table import QueueTable
 from server.queues.topic.recovery import recover_queues
-from server.replication.anti_entropy.coordinator import Comparing
-from server.replication.anti_entropy.republisher import Repairs
+from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
+from server.replication.anti_entropy.republisher import RecordRepublisher
 from server.replication.apply.republish import RepairPublisher
-from server.replication.links.lag_monitor import Lateness
-from server.replication.links.mesh_reports import Reporting
-from server.replication.links.registry import Links
-from server.replication.repair.body_repair import MendingByPeers
+from server.replication.links.lag_monitor import ReplicationLagMonitor
+from server.replication.links.mesh_reports import MeshReporter
+from server.replication.links.registry import LinkRegistry
+from server.replication.repair.body_repair import PeerBodyRepair
 from server.statistics.size_summary import sizes
-from server.statistics.statistics_thread import Keeper
-from server.storage.journal import JournalUnreadable
+from server.statistics.statistics_thread import StatisticsThread
+from server.storage.journal import JournalUnreadableError
 from server.storage.sow.group_commit import GroupCommit
-from server.storage.sow.lookups import Lookups
+from server.storage.sow.lookups import ValueLookups
 from server.storage.sow.records import NANOSECONDS
-from server.topics.settings import Settings
+from server.topics.settings import EngineSettings
 from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
-from server.util.daemon_threads import DaemonThreads
+from server.util.daemon_threads import DaemonThreadPool
 
 _MOST_THREADS: Final = 16
 """For blocking calls, such as those that read a file with a password."""
@@ -115,16 +115,16 @@ class Instance:
         self,
         spec: InstanceSpec,
         log: EventLog,
-        configuration: Document | None = None,
+        configuration: ConfigDocument | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         self._spec = spec
         self._supervisor = supervisor or Supervisor({})
         self._log = log
-        self._lookups = Lookups()
+        self._lookups = ValueLookups()
         self._clock = LoopClock()
         self._engine = Engine(
-            Settings(
+            EngineSettings(
                 instance_name=spec.name,
                 message_types=provision_message_types(spec),
                 message_type_modules=message_type_modules(spec),
@@ -141,13 +141,13 @@ class Instance:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
-        self._fabric = Fabric()
+        self._fabric = QueuePeers()
         self._files = FileWatch(log)
         self._configuration = configuration
         self._services = self._make_services()
-        self._actions = Actions(spec, self._services)
-        self._lateness: Lateness | None = None
-        self._reporting: Reporting | None = None
+        self._actions = ActionRunner(spec, self._services)
+        self._lateness: ReplicationLagMonitor | None = None
+        self._reporting: MeshReporter | None = None
         self._stop_requested = asyncio.Event()
         self._stopping_since = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,7 +165,7 @@ class Instance:
         started_at = time.monotonic()
         self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
-        loop.set_default_executor(DaemonThreads(_MOST_THREADS, "helper"))
+        loop.set_default_executor(DaemonThreadPool(_MOST_THREADS, "helper"))
         _allow_all_open_files()
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:
@@ -176,7 +176,7 @@ class Instance:
                 opened.callback(self._clock.stop)
                 garbage_collection.settle()
                 opened.callback(
-                    garbage_collection.Collecting(
+                    garbage_collection.GarbageCollector(
                         self._engine.clock, self._ended, self._connected
                     ).stop
                 )
@@ -187,7 +187,7 @@ class Instance:
                 self._supervisor.stopping()
                 await self._actions.begin_shutdown()
                 await self._close_sessions()
-        except StopRequested as stop:
+        except StopRequestedError as stop:
             self._request_stop(str(stop))
         self._log.emit("FF-0002", seconds=round(time.monotonic() - self._stopping_since))
 
@@ -217,7 +217,7 @@ class Instance:
             self._keep_journals(journal[1], opened)
         begin("SOW keys are checked")
         rekey_all_records(self._engine, committer.settle, check)
-        note_who_is_logged(self._engine)
+        store_logged_flags(self._engine)
         begin("views are made")
         self._engine.stores.begin_derived()
         check()
@@ -278,13 +278,13 @@ class Instance:
         opened.callback(log.close)
         return spec, log
 
-    def _make_queues(self, log: TransactionLog) -> Queues | None:
+    def _make_queues(self, log: TransactionLog) -> QueueTable | None:
         """Create the queues, empty until the log has been read; return None if there are none."""
         specs = [spec for spec in self._spec.sow if isinstance(spec, QueueSpec)]
         if not specs:
             return None
         engine, settings = self._engine, self._engine.settings
-        surroundings = Surroundings(
+        surroundings = QueueServices(
             log,
             engine.topics,
             engine.clock,
@@ -294,13 +294,13 @@ class Instance:
             self._spec.group,
             partial(replicates, self._spec),
         )
-        return Queues(
+        return QueueTable(
             specs, settings.message_types, settings.functions, self._spec.name, surroundings
         )
 
     def _recover_queues(
         self,
-        queues: Queues,
+        queues: QueueTable,
         journal: tuple[TransactionLogSpec, TransactionLog],
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
@@ -313,9 +313,9 @@ class Instance:
         spec, log = journal
         try:
             begins = recover_queues(queues, log.journal, check, self._log)
-        except JournalUnreadable as error:
+        except JournalUnreadableError as error:
             raise ProvisionError(spec, f"TransactionLog: queues not recovered: {error}") from None
-        checkpoints = Checkpoints(queues, begins, log, self._engine.clock, self._log)
+        checkpoints = QueueCheckpoints(queues, begins, log, self._engine.clock, self._log)
         opened.callback(checkpoints.close)
 
     def _replicate(
@@ -336,23 +336,23 @@ class Instance:
         replication, remembering = provided
         opened.callback(remembering.close)
         self._services.replication = replication
-        links = Links(replication, engine.turns, engine.clock, self._log)
+        links = LinkRegistry(replication, engine.turns, engine.clock, self._log)
         links.use_others(self._fabric.receive)
         self._fabric.use(links, replication.known)
         self._transports.use_links(links)
         self._services.links = links
-        self._reporting = Reporting(replication, links, engine.clock)
+        self._reporting = MeshReporter(replication, links, engine.clock)
         opened.callback(self._reporting.close)
-        self._lateness = Lateness(replication, engine.clock, self._log)
+        self._lateness = ReplicationLagMonitor(replication, engine.clock, self._log)
         opened.callback(self._lateness.close)
-        repairs = Repairs(RepairPublisher(engine.topics, engine.clock), self._log)
-        comparing = Comparing(
+        repairs = RecordRepublisher(RepairPublisher(engine.topics, engine.clock), self._log)
+        comparing = AntiEntropyCoordinator(
             replication, engine.stores, repairs, links, engine.turns, engine.clock, self._log
         )
         self._services.comparing = comparing
         opened.callback(comparing.close)
         opened.callback(
-            MendingByPeers(
+            PeerBodyRepair(
                 replication.instance,
                 log,
                 links,
@@ -364,13 +364,13 @@ class Instance:
         )
 
     def _keep_journals(self, log: TransactionLog, opened: contextlib.AsyncExitStack) -> None:
-        self._services.journals = JournalKeeping(
+        self._services.journals = JournalRetention(
             log, self._engine.stores, self._engine.clock, self._engine.log
         )
         opened.push_async_callback(self._services.journals.close)
 
-    def _make_services(self) -> Services:
-        return Services(
+    def _make_services(self) -> ActionServices:
+        return ActionServices(
             engine=self._engine,
             client=partial(InternalClient, self._engine),
             transports=self._transports,
@@ -402,13 +402,13 @@ class Instance:
     def _say_source_changed(self, path: Path, user: str, change: str) -> None:
         self._log.emit("00-0042", path=path, user=user, change=change)
 
-    def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> Keeper | None:
+    def _keep_statistics(self, opened: contextlib.AsyncExitStack) -> StatisticsThread | None:
         """Start to sample statistics, if the configuration has an Admin section."""
         admin = self._spec.admin
         if admin is None:
             return None
         tuning = self._spec.tuning
-        statistics = Statistics(
+        statistics = StatisticsService(
             admin, self._engine, self._log, indexed=tuning.statistics_indexing_enabled
         )
         opened.callback(statistics.close)
@@ -426,7 +426,7 @@ class Instance:
         return statistics.keeper
 
     def _listen_for_requests(
-        self, statistics: Keeper, opened: contextlib.AsyncExitStack
+        self, statistics: StatisticsThread, opened: contextlib.AsyncExitStack
     ) -> AdminInterface | None:
         """Listen on the address of the admin interface, if any; it answers when all else runs.
 
@@ -437,7 +437,7 @@ class Instance:
         if admin is None or admin.inet_addr is None:
             return None
         read = self._configuration
-        text = "" if read is None else document_shown(read)
+        text = "" if read is None else redact_document(read)
         secrets = frozenset[str]() if read is None else read.secrets
         post = partial(self._post, asyncio.get_running_loop())
         console = partial(
@@ -456,7 +456,7 @@ class Instance:
         opened.callback(interface.close)
         try:
             interface.listen(admin.inet_addr)
-        except AdminError as error:
+        except AdminInterfaceError as error:
             raise StartError(str(error)) from None
         interface.watch_certificates(self._files)
         return interface
@@ -472,7 +472,7 @@ class Instance:
         self,
         opened: contextlib.AsyncExitStack,
         check: Callable[[], None],
-        queues: Queues | None,
+        queues: QueueTable | None,
     ) -> tuple[GroupCommit, Sequence[OpenTopic]]:
         """Recover the SOW topics, and register them with the engine.
 

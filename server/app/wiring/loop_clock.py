@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from server.util.clock import MIN_STEP_S, SteadySeconds, WallSeconds
 
 if TYPE_CHECKING:
-    from server.engine.scheduler import Turns
+    from server.engine.scheduler import Scheduler
 
 _TICK_S: Final = 0.25
 _PAUSE_S: Final = 0.75
@@ -52,10 +52,10 @@ class LoopClock:
         self._held: float | None = None  # its reading while it is stopped
         self._paused = 0.0
         self._ticked = 0.0  # 0 before `watch`
-        self._turns: Turns | None = None
+        self._turns: Scheduler | None = None
         self._cancel_tick: Callable[[], None] = _nothing
 
-    def watch(self, turns: Turns) -> None:
+    def watch(self, turns: Scheduler) -> None:
         """Start to detect steps and pauses.
 
         Args:

@@ -28,7 +28,7 @@ from config_schema.spec import (
 )
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """The kind of a node; members are in start order."""
 
     LOG_TARGET = "log target"
@@ -46,15 +46,15 @@ class Kind(Enum):
     TRANSPORT = "transport"
 
 
-_STORES: Final = (Kind.TOPIC, Kind.CONFLATED_TOPIC, Kind.VIEW, Kind.QUEUE)
+_STORES: Final = (NodeKind.TOPIC, NodeKind.CONFLATED_TOPIC, NodeKind.VIEW, NodeKind.QUEUE)
 _START_RANK: Final = {
-    kind: list(Kind).index(Kind.TOPIC if kind in _STORES else kind) for kind in Kind
+    kind: list(NodeKind).index(NodeKind.TOPIC if kind in _STORES else kind) for kind in NodeKind
 }
 """Stores share one rank: they keep the order of the configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlanNode:
     """One part of an instance.
 
     Attributes:
@@ -65,7 +65,7 @@ class Node:
         topic: its topic; None if it is not a topic.
     """
 
-    kind: Kind
+    kind: NodeKind
     name: str
     detail: str
     location: Location
@@ -73,11 +73,11 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class PlanEdge:
     """`source` feeds or serves `target`; `label` describes how."""
 
-    source: Node
-    target: Node
+    source: PlanNode
+    target: PlanNode
     label: str
 
 
@@ -92,8 +92,8 @@ class Plan:
     """
 
     instance: str
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
+    nodes: tuple[PlanNode, ...]
+    edges: tuple[PlanEdge, ...]
 
 
 def plan_runtime(spec: InstanceSpec, secrets: Collection[str] = ()) -> Plan:
@@ -128,7 +128,7 @@ def as_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _described(node: Node) -> str:
+def _described(node: PlanNode) -> str:
     detail = f" ({node.detail})" if node.detail else ""
     return f"{node.kind.value} {node.name}{detail}  {node.location}"
 
@@ -174,46 +174,46 @@ def _quoted(*lines: str) -> str:
     return '"' + "\\n".join(escaped) + '"'
 
 
-def _nodes(spec: InstanceSpec) -> Iterator[Node]:
+def _nodes(spec: InstanceSpec) -> Iterator[PlanNode]:
     for target in spec.logging:
-        yield Node(Kind.LOG_TARGET, target.file_name or target.protocol, "", target.location)
+        yield PlanNode(NodeKind.LOG_TARGET, target.file_name or target.protocol, "", target.location)
     for module in spec.modules:
-        yield Node(Kind.MODULE, module.name, module.library, module.location)
+        yield PlanNode(NodeKind.MODULE, module.name, module.library, module.location)
     for message_type in spec.message_types:
-        yield Node(Kind.MESSAGE_TYPE, message_type.name, message_type.module, message_type.location)
+        yield PlanNode(NodeKind.MESSAGE_TYPE, message_type.name, message_type.module, message_type.location)
     for function in spec.user_defined_functions:
-        yield Node(Kind.FUNCTION, function.name, function.module, function.location)
+        yield PlanNode(NodeKind.FUNCTION, function.name, function.module, function.location)
     if spec.transaction_log is not None:
         journal = spec.transaction_log
-        yield Node(Kind.JOURNAL, journal.journal_directory, "", journal.location)
+        yield PlanNode(NodeKind.JOURNAL, journal.journal_directory, "", journal.location)
     for store in spec.sow:
-        yield Node(
+        yield PlanNode(
             _kind_of(store), str(store.ref), _detail_of(store), store.location, topic=store.ref
         )
     for one in spec.replication:
-        yield Node(Kind.DESTINATION, one.name, one.sync_type, one.location)
+        yield PlanNode(NodeKind.DESTINATION, one.name, one.sync_type, one.location)
     for action in spec.actions:
         name = ", ".join(trigger.module for trigger in action.triggers)
         steps = " then ".join(step.use.module for step in action.steps)
-        yield Node(Kind.ACTION, name, steps, action.location)
+        yield PlanNode(NodeKind.ACTION, name, steps, action.location)
     if spec.admin is not None and spec.admin.inet_addr is not None:
         address = str(spec.admin.inet_addr)
-        yield Node(Kind.ADMIN, address, "", spec.admin.location)
+        yield PlanNode(NodeKind.ADMIN, address, "", spec.admin.location)
     for transport in spec.transports:
         detail = _transport_detail(transport)
-        yield Node(Kind.TRANSPORT, transport.name, detail, transport.location)
+        yield PlanNode(NodeKind.TRANSPORT, transport.name, detail, transport.location)
 
 
-def _kind_of(store: SowSpec) -> Kind:
+def _kind_of(store: SowSpec) -> NodeKind:
     match store:
         case TopicSpec():
-            return Kind.TOPIC
+            return NodeKind.TOPIC
         case ViewSpec():
-            return Kind.VIEW
+            return NodeKind.VIEW
         case QueueSpec():
-            return Kind.QUEUE
+            return NodeKind.QUEUE
         case ConflatedTopicSpec():
-            return Kind.CONFLATED_TOPIC
+            return NodeKind.CONFLATED_TOPIC
 
 
 def _detail_of(store: SowSpec) -> str:
@@ -238,42 +238,42 @@ def _transport_detail(transport: TransportSpec) -> str:
     return f"{transport.protocol} over {transport.type} at {where}{disabled}"
 
 
-def _edges(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
+def _edges(spec: InstanceSpec, nodes: Sequence[PlanNode]) -> Iterator[PlanEdge]:
     find = {(node.kind in _STORES or node.kind, node.name): node for node in nodes}
     for store in spec.sow:
         target = find[True, str(store.ref)]
-        message_type = find.get((Kind.MESSAGE_TYPE, store.message_type))
+        message_type = find.get((NodeKind.MESSAGE_TYPE, store.message_type))
         if message_type is not None:
-            yield Edge(message_type, target, "parsed by")
+            yield PlanEdge(message_type, target, "parsed by")
         for source in _underlying(store):
             underlying = find.get((True, str(source)))
             if underlying is not None and underlying is not target:  # a queue can have its own
-                yield Edge(underlying, target, "fed by")
+                yield PlanEdge(underlying, target, "fed by")
         if spec.transaction_log is not None and spec.is_journaled(store.message_type, store.name):
-            yield Edge(
-                find[Kind.JOURNAL, spec.transaction_log.journal_directory], target, "kept in"
+            yield PlanEdge(
+                find[NodeKind.JOURNAL, spec.transaction_log.journal_directory], target, "kept in"
             )
     for destination in spec.replication:
         if spec.transaction_log is not None:
-            journal = find[Kind.JOURNAL, spec.transaction_log.journal_directory]
-            yield Edge(journal, find[Kind.DESTINATION, destination.name], "sent from")
+            journal = find[NodeKind.JOURNAL, spec.transaction_log.journal_directory]
+            yield PlanEdge(journal, find[NodeKind.DESTINATION, destination.name], "sent from")
     for transport in spec.transports:
-        if (restriction := find.get((Kind.MESSAGE_TYPE, transport.message_type or ""))) is not None:
-            yield Edge(restriction, find[Kind.TRANSPORT, transport.name], "speaks")
+        if (restriction := find.get((NodeKind.MESSAGE_TYPE, transport.message_type or ""))) is not None:
+            yield PlanEdge(restriction, find[NodeKind.TRANSPORT, transport.name], "speaks")
     yield from _edges_of_actions(spec, nodes)
 
 
-def _edges_of_actions(spec: InstanceSpec, nodes: Sequence[Node]) -> Iterator[Edge]:
+def _edges_of_actions(spec: InstanceSpec, nodes: Sequence[PlanNode]) -> Iterator[PlanEdge]:
     stores = [node for node in nodes if node.topic is not None]
-    actions = [node for node in nodes if node.kind is Kind.ACTION]
+    actions = [node for node in nodes if node.kind is NodeKind.ACTION]
     for node, action in zip(actions, spec.actions, strict=True):
         for trigger in action.triggers:
-            yield from (Edge(store, node, "set off by") for store in _named(trigger, stores))
+            yield from (PlanEdge(store, node, "set off by") for store in _named(trigger, stores))
         for step in action.steps:
-            yield from (Edge(node, store, "acted on by") for store in _named(step.use, stores))
+            yield from (PlanEdge(node, store, "acted on by") for store in _named(step.use, stores))
 
 
-def _named(use: ModuleUse, stores: Iterable[Node]) -> Iterator[Node]:
+def _named(use: ModuleUse, stores: Iterable[PlanNode]) -> Iterator[PlanNode]:
     """Yield the topics that the options of an action's module name literally."""
     name, message_type = use.options.get("Topic"), use.options.get("MessageType")
     for store in stores:

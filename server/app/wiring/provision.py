@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from config_schema.problems import Located, Problems
+from config_schema.problems import HasLocation, Problems
 from config_schema.spec import InstanceSpec, MessageTypeSpec
 from server.expressions import Functions, built_in
 from server.expressions.functions.lookups import (
     EXPERIMENTAL_MODULE,
-    Find,
+    LookupFunction,
     declared_lookups,
-    found_nowhere,
+    null_lookup,
     value_lookup,
 )
 from server.expressions.functions.registry import Function
@@ -28,7 +28,7 @@ from server.message_types.registry import BUILT_IN, DECLARED, MessageTypes
 from server.util.plugin_loader import LibraryError, load_library
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _COMPLIANCE_OPTION: Final = "AMPSVersionCompliance"
 _UNIFIED_SINCE: Final = 5
@@ -37,7 +37,7 @@ _UNIFIED_SINCE: Final = 5
 class ProvisionError(Exception):
     """A part of the instance cannot be made. The text has its location in the configuration."""
 
-    def __init__(self, where: Located, problem: str) -> None:
+    def __init__(self, where: HasLocation, problem: str) -> None:
         super().__init__(f"{where.location}: {problem}")
 
 
@@ -77,8 +77,8 @@ def with_unified_fix_tags(spec: InstanceSpec) -> frozenset[str]:
 
 def provision_functions(
     spec: InstanceSpec,
-    log: Log,
-    find: Find = found_nowhere,
+    log: ServerLog,
+    find: LookupFunction = null_lookup,
     clock: Callable[[], float] = time.time,
 ) -> Functions:
     """Make the functions that expressions of an instance may call.
@@ -100,7 +100,7 @@ def provision_functions(
     return functions.adding(_user_defined(spec, log))
 
 
-def _user_defined(spec: InstanceSpec, log: Log) -> Iterator[Function]:
+def _user_defined(spec: InstanceSpec, log: ServerLog) -> Iterator[Function]:
     modules = {module.name: module for module in spec.modules}
     reported: set[str] = set()
 
@@ -139,7 +139,7 @@ def check_provisions(spec: InstanceSpec, problems: Problems) -> None:
             problems.error(where, element, error.message)
 
 
-def _place_of(configured: MessageTypeSpec, option: str | None) -> tuple[Located, str]:
+def _place_of(configured: MessageTypeSpec, option: str | None) -> tuple[HasLocation, str]:
     """Return the location of a message type's option, and the element's name for messages."""
     for given in configured.options:
         if given.name == option:

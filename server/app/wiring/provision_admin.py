@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from config_schema.spec.exposure import accepts_everyone
-from server.admin.access import Access
-from server.admin.audit_events import TRANSPORT, Trail
-from server.admin.csrf import CrossSite
-from server.admin.diagnosis.collector import Gathering
-from server.admin.diagnosis.pages import Explaining
-from server.admin.engine_calls import EngineSide
+from config_schema.spec.exposure import accepts_any_client
+from server.admin.access import AccessControl
+from server.admin.audit_events import TRANSPORT, AdminAudit
+from server.admin.csrf import CsrfProtection
+from server.admin.diagnosis.collector import ClientFactsCollector
+from server.admin.diagnosis.pages import DiagnosisPages
+from server.admin.engine_calls import EngineCalls
 from server.admin.health import HEALTH_PATH, READY_PATH, Health
-from server.admin.history import Past
+from server.admin.history import HistoryPages
 from server.admin.interface import AdminInterface
-from server.admin.metrics.pages import DETAILED_PATH, PATH, Metrics
-from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, Monitoring
+from server.admin.metrics.pages import DETAILED_PATH, PATH, MetricsPage
+from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, MonitoringPages
 from server.admin.operations.groups import groups_of
-from server.admin.operations.resource import ADMINISTRATOR, METHODS, Administrator
-from server.admin.pages import ConfigurationText, FirstPage, QueueState
-from server.admin.permissions import VisitorPermissions
-from server.admin.site import Route, Site, headers_of
-from server.admin.tree import INSTANCE, MOMENT, ROOT
+from server.admin.operations.resource import ADMINISTRATOR, METHODS, OperationsResource
+from server.admin.pages import ConfigurationPage, RootPage, QueueStatePage
+from server.admin.permissions import AdminPermissionCache
+from server.admin.site import HttpRoute, AdminSite, headers_of
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT
 from server.app.wiring.provision import ProvisionError
 from server.queues.topic.status import details
 from server.security import modules as security
@@ -33,21 +33,21 @@ from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.own_hosts import OwnHosts, own_names
 
 if TYPE_CHECKING:
-    from actions.services import Services
+    from actions.services import ActionServices
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.engine.engine import Engine
-    from server.statistics.statistics_thread import Keeper
+    from server.statistics.statistics_thread import StatisticsThread
 
 
 def provision_admin(
     spec: InstanceSpec,
     admin: AdminSpec,
     engine: Engine,
-    services: Services,
-    statistics: Keeper,
+    services: ActionServices,
+    statistics: StatisticsThread,
     post: Callable[[Callable[[], None]], None],
     configuration: str,
-    console: Callable[[Access, EngineSide, CrossSite], list[Route]],
+    console: Callable[[AccessControl, EngineCalls, CsrfProtection], list[HttpRoute]],
 ) -> AdminInterface:
     """Make the admin interface.
 
@@ -61,53 +61,53 @@ def provision_admin(
         configuration: the text of the whole configuration.
         console: makes the paths of the console.
     """
-    engine_side = EngineSide(post)
+    engine_side = EngineCalls(post)
     use = admin.authentication or spec.authentication
-    trail = Trail(engine.audit, "" if use is None else use.module, engine_side)
+    trail = AdminAudit(engine.audit, "" if use is None else use.module, engine_side)
     access = _make_access(spec, admin, engine, engine_side, trail)
-    past = Past(statistics, access)
-    monitoring = Monitoring(statistics, past, access)
+    past = HistoryPages(statistics, access)
+    monitoring = MonitoringPages(statistics, past, access)
 
     def queue_details(message_type: str, name: str) -> dict[str, object] | None:
         queues, log = engine.topics.queues, engine.transaction_log
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.steady())
 
-    cross_site = CrossSite(
+    cross_site = CsrfProtection(
         admin.access_control_allow_origin,
         OwnHosts(own_names(admin)),
-        is_open=accepts_everyone(admin.authentication, spec.authentication),
+        is_open=accepts_any_client(admin.authentication, spec.authentication),
         is_encrypted=admin.tls is not None,
     )
-    administrator = Administrator(
+    administrator = OperationsResource(
         groups_of(services), access, cross_site, engine_side, trail, engine.log
     )
     first = (
         console(access, engine_side, cross_site)
         if admin.galvanometer
-        else [Route((), FirstPage(spec, has_queries=admin.sql_transport is not None).answer)]
+        else [HttpRoute((), RootPage(spec, has_queries=admin.sql_transport is not None).answer)]
     )
-    state = QueueState(monitoring, access, engine_side, queue_details)
+    state = QueueStatePage(monitoring, access, engine_side, queue_details)
     interval = admin.interval / NANOSECONDS
-    explaining = Explaining(monitoring, past, access, engine_side, Gathering(engine), interval)
-    metrics = Metrics(monitoring, access, distributions(engine))
+    explaining = DiagnosisPages(monitoring, past, access, engine_side, ClientFactsCollector(engine), interval)
+    metrics = MetricsPage(monitoring, access, distributions(engine))
     health = Health(access, engine_side, statistics, services.transports, services.replication)
     instance = (ROOT, INSTANCE)
     routes = [
         *first,
-        Route((ROOT,), monitoring.answer, leads_on=True),
-        Route((*instance, MOMENT), past.moments, leads_on=True),
-        Route((*instance, CONFIGURATION), ConfigurationText(configuration, access).answer),
-        Route((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
-        Route((ROOT, *CLIENTS.path.split("/")), explaining.client, leads_on=True),
-        Route((*instance, FILTERS), explaining.filters, leads_on=True),
-        Route((PATH,), metrics.answer),
-        Route((PATH, DETAILED_PATH), metrics.detailed),
-        *(Route((HEALTH_PATH + form,), health.lives, is_public=True) for form in ("", ".json")),
-        *(Route((READY_PATH + form,), health.is_ready, is_public=True) for form in ("", ".json")),
-        Route((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
+        HttpRoute((ROOT,), monitoring.answer, leads_on=True),
+        HttpRoute((*instance, TIMESTAMP_FIELD), past.moments, leads_on=True),
+        HttpRoute((*instance, CONFIGURATION), ConfigurationPage(configuration, access).answer),
+        HttpRoute((ROOT, *QUEUES.split("/")), state.answer, leads_on=True),
+        HttpRoute((ROOT, *CLIENTS.path.split("/")), explaining.client, leads_on=True),
+        HttpRoute((*instance, FILTERS), explaining.filters, leads_on=True),
+        HttpRoute((PATH,), metrics.answer),
+        HttpRoute((PATH, DETAILED_PATH), metrics.detailed),
+        *(HttpRoute((HEALTH_PATH + form,), health.lives, is_public=True) for form in ("", ".json")),
+        *(HttpRoute((READY_PATH + form,), health.is_ready, is_public=True) for form in ("", ".json")),
+        HttpRoute((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
-    site = Site(routes, access, cross_site)
+    site = AdminSite(routes, access, cross_site)
     descriptors = DescriptorReserve(engine.clock, engine.log)
     return AdminInterface(
         admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log
@@ -115,8 +115,8 @@ def provision_admin(
 
 
 def _make_access(
-    spec: InstanceSpec, admin: AdminSpec, engine: Engine, engine_side: EngineSide, trail: Trail
-) -> Access:
+    spec: InstanceSpec, admin: AdminSpec, engine: Engine, engine_side: EngineCalls, trail: AdminAudit
+) -> AccessControl:
     """Make the access control, with the modules of the section or else those of the instance.
 
     Raises:
@@ -137,8 +137,8 @@ def _make_access(
         raise ProvisionError(admin, str(error)) from None
     permissions = None
     if entitlement is not None:
-        permissions = VisitorPermissions(standing[1])
+        permissions = AdminPermissionCache(standing[1])
         engine.switches.entitlements.append((TRANSPORT, permissions))
     authenticator = None if authentication is None else standing[0]
     sessions = engine.switches.sessions
-    return Access(admin, authenticator, permissions, engine_side, trail, engine.log, sessions)
+    return AccessControl(admin, authenticator, permissions, engine_side, trail, engine.log, sessions)

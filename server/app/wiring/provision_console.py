@@ -5,40 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.admin.console import action_states, expressions, graph, log_tail, logon
-from server.admin.console.assets import CONSOLE, Assets
+from server.admin.console.assets import CONSOLE, ConsoleAssets
 from server.admin.console.mesh import mesh_addresses
 from server.admin.console.page import ConsolePage
 from server.admin.console.policy import policy
 from server.admin.console.queries import query_transport
 from server.admin.console.session import MAY, SESSION, SessionPage
-from server.admin.site import Route
+from server.admin.site import HttpRoute
 from server.app.wiring.plan import as_data, plan_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from actions.runner import Actions
+    from actions.runner import ActionRunner
     from config_schema.spec import AdminSpec, InstanceSpec
-    from server.admin.access import Access
-    from server.admin.csrf import CrossSite
-    from server.admin.engine_calls import EngineSide
+    from server.admin.access import AccessControl
+    from server.admin.csrf import CsrfProtection
+    from server.admin.engine_calls import EngineCalls
     from server.engine.engine import Engine
     from server.log.targets.memory import MemoryTarget
-    from server.statistics.statistics_thread import Keeper
+    from server.statistics.statistics_thread import StatisticsThread
 
 
 def provision_console(
     spec: InstanceSpec,
     admin: AdminSpec,
     engine: Engine,
-    actions: Actions,
+    actions: ActionRunner,
     recent: MemoryTarget | None,
-    statistics: Keeper,
+    statistics: StatisticsThread,
     secrets: Collection[str],
-    access: Access,
-    engine_side: EngineSide,
-    cross_site: CrossSite,
-) -> list[Route]:
+    access: AccessControl,
+    engine_side: EngineCalls,
+    cross_site: CsrfProtection,
+) -> list[HttpRoute]:
     """Make the paths of the console.
 
     Args:
@@ -55,22 +55,22 @@ def provision_console(
     """
     queries = query_transport(spec, admin)
 
-    assets = Assets(access, policy())
+    assets = ConsoleAssets(access, policy())
     page = ConsolePage(spec.name, assets.base, queries, lambda: mesh_addresses(statistics.latest))
     session = SessionPage(spec, admin, assets.base, queries, access)
-    shown = graph.Graph(as_data(plan_runtime(spec, secrets)), access)
-    check = expressions.ExpressionCheck(engine.settings.functions, access)
-    states = action_states.ActionStates(actions.states, access, engine_side)
+    shown = graph.GraphPage(as_data(plan_runtime(spec, secrets)), access)
+    check = expressions.ExpressionCheckPage(engine.settings.functions, access)
+    states = action_states.ActionStatesPage(actions.states, access, engine_side)
     routes = [
-        Route((), page.answer),
-        Route((CONSOLE,), assets.answer, leads_on=True),
-        Route((CONSOLE, SESSION), session.session),
-        Route((CONSOLE, MAY), session.may),
-        Route(logon.PATH, logon.Logon(access).answer),
-        Route(graph.PATH, shown.answer),
-        Route(expressions.PATH, check.answer),
-        Route(action_states.PATH, states.answer),
+        HttpRoute((), page.answer),
+        HttpRoute((CONSOLE,), assets.answer, leads_on=True),
+        HttpRoute((CONSOLE, SESSION), session.session),
+        HttpRoute((CONSOLE, MAY), session.may),
+        HttpRoute(logon.PATH, logon.LogonPage(access).answer),
+        HttpRoute(graph.PATH, shown.answer),
+        HttpRoute(expressions.PATH, check.answer),
+        HttpRoute(action_states.PATH, states.answer),
     ]
     if recent is not None:
-        routes.append(Route(log_tail.PATH, log_tail.LogTail(recent, access, cross_site).answer))
+        routes.append(HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, cross_site).answer))
     return routes

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.app.wiring.provision import ProvisionError
-from server.storage.journal import Event, Journal, JournalError, JournalSettings, JournalUnreadable
-from server.storage.sow.recovery import SetBack, recover_records
-from server.storage.sow.store import StoreError
+from server.storage.journal import JournalEvent, Journal, JournalError, JournalSettings, JournalUnreadableError
+from server.storage.sow.recovery import SowRollback, recover_records
+from server.storage.sow.store import RecordStoreError
 from server.topics.transaction_log import TransactionLog
-from server.util.worker_thread import HelperThread
+from server.util.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TransactionLogSpec
     from server.engine.engine import Engine
-    from server.storage.journal import Notice
+    from server.storage.journal import JournalNotice
 
 _MICROSECONDS: Final = 1_000_000
 _MESSAGE_IDS: Final = {
-    Event.TORN_TAIL: "1D-0003",
-    Event.DAMAGED: "1D-0004",
-    Event.WRITE_FAILED: "1D-0005",
-    Event.WRITE_RESUMED: "1D-0006",
-    Event.UPKEEP_FAILED: "1D-0007",
-    Event.ROTATED: "1D-0008",
-    Event.RECOVERED: "1D-0009",
+    JournalEvent.TORN_TAIL: "1D-0003",
+    JournalEvent.DAMAGED: "1D-0004",
+    JournalEvent.WRITE_FAILED: "1D-0005",
+    JournalEvent.WRITE_RESUMED: "1D-0006",
+    JournalEvent.UPKEEP_FAILED: "1D-0007",
+    JournalEvent.ROTATED: "1D-0008",
+    JournalEvent.RECOVERED: "1D-0009",
 }
 
 
@@ -66,9 +66,9 @@ def open_journal(
     """
     clock, emit = engine.clock, engine.log.emit
 
-    def tell(notice: Notice) -> None:
+    def tell(notice: JournalNotice) -> None:
         emit(_MESSAGE_IDS[notice.event], text=notice.text)
-        if notice.event is Event.DAMAGED and notice.txid:
+        if notice.event is JournalEvent.DAMAGED and notice.txid:
             post(lambda: log.damaged(notice.txid))
 
     def on_durable(txid: int) -> None:
@@ -86,7 +86,7 @@ def open_journal(
     clock.on_step(journal.clock_was_set)
     if journal.is_cut:
         emit("1D-0040", path=journal.files[0].path, first_txid=journal.first_txid)
-    helper = HelperThread(post, "journal-lookup")
+    helper = WorkerThread(post, "journal-lookup")
     log = TransactionLog(journal, log_spec.topics, spec.name, helper)
     engine.use_transaction_log(log)
     return log
@@ -121,7 +121,7 @@ def recover(
             check,
             partial(_tell_set_back, engine),
         )
-    except (StoreError, JournalUnreadable) as error:
+    except (RecordStoreError, JournalUnreadableError) as error:
         raise ProvisionError(spec, f"TransactionLog: not recovered: {error}") from None
     for sow in topics:
         engine.stores.touched(sow)
@@ -129,7 +129,7 @@ def recover(
     engine.log.emit("1D-0001")
 
 
-def _tell_set_back(engine: Engine, done: SetBack) -> None:
+def _tell_set_back(engine: Engine, done: SowRollback) -> None:
     engine.log.emit(
         "15-0014",
         topic=done.sow.spec.name,

@@ -18,33 +18,33 @@ import msgspec
 from config_schema.spec import TopicSpec
 from config_schema.topology import describe
 from server.app.wiring.provision import ProvisionError
-from server.expressions import Kind, parse, references
+from server.expressions import ContextKind, parse, references
 from server.expressions.backends.compile_message import compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import MessageContext
 from server.message_types.base import BodyError
-from server.replication.apply.applier import Incoming
-from server.replication.apply.permissions import IncomingPermits
-from server.replication.core import Routes, Sender, TopicRoute
-from server.replication.links.link_events import Way, link_name
-from server.replication.links.replication_state import OwnDestination, Replication
-from server.replication.links.retention_log import Delays
-from server.replication.links.state_store import Remembering, recollect
-from server.storage.journal import EVENTS, JournalUnreadable, Span, Topic
-from server.topics.publish_tracker import Notes
+from server.replication.apply.applier import ReplicationApplier
+from server.replication.apply.permissions import ApplyPermissions
+from server.replication.core import Routes, ReplicationSender, TopicRoute
+from server.replication.links.link_events import LinkDirection, link_name
+from server.replication.links.replication_state import ReplicationDestination, ReplicationState
+from server.replication.links.retention_log import DestinationRetentionLog
+from server.replication.links.state_store import ReplicationStateStore, recover_replication_state
+from server.storage.journal import EVENTS, JournalUnreadableError, LogSpan, JournalTopic
+from server.topics.publish_tracker import PublishTracker
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec, InstanceSpec, ReplicatedTopicSpec
     from server.engine.engine import Engine
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.replication.links.replication_state import Recollected
-    from server.storage.journal import Cursor, Journal
+    from server.replication.links.replication_state import RecoveredState
+    from server.storage.journal import JournalCursor, Journal
     from server.topics.transaction_log import TransactionLog
 
 _NONCE_BITS: Final = 62
 
-Failed = Callable[[Exception], None]
+FilterFailureCallback = Callable[[Exception], None]
 """Callback for a filter that raised an exception instead of returning a result."""
 
 
@@ -70,13 +70,13 @@ class JournalSource:
         """See `SourceLog.durable_txid`."""
         return self._journal.durable_txid
 
-    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Cursor:
+    def read_from(self, after: int, wanted: Callable[[JournalTopic], bool]) -> JournalCursor:
         """See `SourceLog.read_from`."""
-        return self._journal.replay(Span(after), wanted, EVENTS)
+        return self._journal.replay(LogSpan(after), wanted, EVENTS)
 
 
-class ContentFilter:
-    """The Filter of a Topic of a Destination; see `server.replication.core.Filter`.
+class ReplicationContentFilter:
+    """The Filter of a Topic of a Destination; see `server.replication.core.RouteFilter`.
 
     A message that cannot be parsed does not match. Functions of the message get its topic and its
     size; all other properties are NULL.
@@ -89,15 +89,15 @@ class ContentFilter:
     """
 
     def __init__(
-        self, text: str, message_type: MessageType, functions: Functions, on_failure: Failed
+        self, text: str, message_type: MessageType, functions: Functions, on_failure: FilterFailureCallback
     ) -> None:
-        expr = parse(text, Kind.STABLE_FILTER, functions)
+        expr = parse(text, ContextKind.STABLE_FILTER, functions)
         layout = tuple(references(expr))
         self._extract = message_type.extractor([reference.path for reference in layout])
-        self._test = compile_filter(as_read(expr, message_type), functions, layout)
+        self._test = compile_filter(with_inferred_types(expr, message_type), functions, layout)
         self._on_failure = on_failure
 
-    def __call__(self, topic: Topic, bodies: Sequence[bytes]) -> Sequence[bool]:
+    def __call__(self, topic: JournalTopic, bodies: Sequence[bytes]) -> Sequence[bool]:
         """Return for each message whether it matches."""
         context = MessageContext()
         context.topic_name = topic.name
@@ -119,7 +119,7 @@ def provision_replication(
     engine: Engine,
     log: TransactionLog,
     check: Callable[[], None],
-) -> tuple[Replication, Remembering] | None:
+) -> tuple[ReplicationState, ReplicationStateStore] | None:
     """Make the replication of an instance.
 
     From then on publishers wait for other instances, journals are retained for them, and the state
@@ -143,14 +143,14 @@ def provision_replication(
         return None
     where = spec.transaction_log or spec
     try:
-        recollected = recollect(log.journal, check, engine.log)
-    except JournalUnreadable as problem:
+        recollected = recover_replication_state(log.journal, check, engine.log)
+    except JournalUnreadableError as problem:
         raise ProvisionError(where, f"TransactionLog: not recovered: {problem}") from None
     destinations = {
         one.name: _destination(one, spec, engine, log, recollected) for one in spec.replication
     }
-    permits = IncomingPermits()
-    recorder = Incoming(
+    permits = ApplyPermissions()
+    recorder = ReplicationApplier(
         engine.topics,
         engine.settings.message_types,
         log,
@@ -159,7 +159,7 @@ def provision_replication(
         engine.clock,
         engine.log,
     )
-    replication = Replication(
+    replication = ReplicationState(
         description,
         secrets.randbits(_NONCE_BITS),
         recollected,
@@ -174,7 +174,7 @@ def provision_replication(
     )
     log.use_settlement(replication)
     log.journal.name_places(replication.log_id)
-    log.notes = Notes(
+    log.notes = PublishTracker(
         recollected.known,
         recollected.recent,
         recollected.unsettled,
@@ -182,11 +182,11 @@ def provision_replication(
         log.made_identity,
     )
     for name, destination in destinations.items():
-        delays = Delays(name, replication, engine.clock, engine.log)
+        delays = DestinationRetentionLog(name, replication, engine.clock, engine.log)
         log.hold(
             partial(_needed_from, destination.sender), f"destination {name}", delays.in_the_way
         )
-    remembering = Remembering(
+    remembering = ReplicationStateStore(
         replication, recorder.highest, log, engine.clock, engine.log, engine.turns.start
     )
     return replication, remembering
@@ -194,7 +194,7 @@ def provision_replication(
 
 def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
     """Return whether an instance replicates a topic to any destination."""
-    topic = Topic(message_type, name)
+    topic = JournalTopic(message_type, name)
     return any(
         TopicRoute(one.message_type, one.name).covers(topic)
         for destination in spec.replication
@@ -202,7 +202,7 @@ def replicates(spec: InstanceSpec, message_type: str, name: str) -> bool:
     )
 
 
-def _needed_from(sender: Sender) -> int:
+def _needed_from(sender: ReplicationSender) -> int:
     return sender.needed_from
 
 
@@ -211,8 +211,8 @@ def _destination(
     spec: InstanceSpec,
     engine: Engine,
     log: TransactionLog,
-    recollected: Recollected,
-) -> OwnDestination:
+    recollected: RecoveredState,
+) -> ReplicationDestination:
     routes = [
         route
         for topic in destination.topics
@@ -225,7 +225,7 @@ def _destination(
             "1D-0132", destination=destination.name, begin=known + 1, first_txid=first_txid
         )
     acknowledged = max(known or 0, first_txid - 1)  # removed entries cannot be waited for
-    sender = Sender(
+    sender = ReplicationSender(
         JournalSource(log.journal, log.is_lost),
         f"{recollected.log_id}/{_digest(destination)}",
         Routes(routes, destination.pass_through),
@@ -235,11 +235,11 @@ def _destination(
     client = link_name(
         spec.name, destination.name, destination.group, destination.sync_type, transport
     )
-    return OwnDestination(destination, sender, Way(client, "", destination.group, "", ""))
+    return ReplicationDestination(destination, sender, LinkDirection(client, "", destination.group, "", ""))
 
 
 def _routes(
-    topic: ReplicatedTopicSpec, content_filter: ContentFilter | None, spec: InstanceSpec
+    topic: ReplicatedTopicSpec, content_filter: ReplicationContentFilter | None, spec: InstanceSpec
 ) -> Iterator[TopicRoute]:
     """Yield the routes of a Topic: its own, and one per SOW topic with a Pattern that it covers."""
     named = TopicRoute(topic.message_type, topic.name, content_filter)
@@ -248,14 +248,14 @@ def _routes(
     for place, one in enumerate(alike):
         if not isinstance(one, TopicSpec) or one.pattern is None:
             continue
-        if named.covers(Topic(one.message_type, one.name)):
+        if named.covers(JournalTopic(one.message_type, one.name)):
             earlier = frozenset(other.name for other in alike[:place])
             yield named._replace(name=f"(?:{one.pattern})", others=earlier)
 
 
 def _filter(
     topic: ReplicatedTopicSpec, destination: DestinationSpec, engine: Engine
-) -> ContentFilter | None:
+) -> ReplicationContentFilter | None:
     if topic.filter is None:
         return None
     settings, has_failed = engine.settings, False
@@ -268,7 +268,7 @@ def _filter(
             engine.log.emit("21-0023", **names, problem=f"{type(error).__name__}: {error}")
 
     message_type = settings.message_types[topic.message_type]
-    return ContentFilter(topic.filter, message_type, settings.functions, failed)
+    return ReplicationContentFilter(topic.filter, message_type, settings.functions, failed)
 
 
 def _digest(destination: DestinationSpec) -> str:

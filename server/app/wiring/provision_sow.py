@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.app.wiring.provision import ProvisionError
-from server.storage.journal import JournalUnreadable
-from server.storage.sow.file_store import Recovery, open_store
+from server.storage.journal import JournalUnreadableError
+from server.storage.sow.file_store import StoreRecovery, open_store
 from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.keys.chain_file import DamagedChainFileError
 from server.storage.sow.keys.chain_recovery import recover_chains
@@ -17,12 +17,12 @@ from server.storage.sow.keys.chaining import ChainingKeys
 from server.storage.sow.keys.errors import KeyModuleError
 from server.storage.sow.keys.generators import create_key_generator
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.recovery import first_entry_left
+from server.storage.sow.recovery import first_retained_txid
 from server.storage.sow.rekey import rekey_records
 from server.storage.sow.slab.slab_file import OtherVersionError
 from server.storage.sow.slab.slab_log import not_stable
-from server.storage.sow.store import ALWAYS, StoredChains, StoreError
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.store import MAX_CHANGE_SEQUENCE, ChainFilePosition, RecordStoreError
+from server.storage.sow.topic_records import SowTopicRecords
 from server.util.file_lock import FileInUseError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.storage.journal import Journal
     from server.storage.sow.keys.key_source import KeySource
-    from server.storage.sow.store import RecordStore, Settled
-    from server.topics.sow_registry import Commit
-    from server.util.log_protocol import Log
+    from server.storage.sow.store import RecordStore, StoreCallback
+    from server.topics.sow_registry import CommitRequest
+    from server.util.log_protocol import ServerLog
 
 
 _AT_ONCE: Final = 1000
@@ -57,7 +57,7 @@ def rekey_all_records(
     for sow in engine.stores.topics:
         try:
             done = rekey_records(sow, settle, check)
-        except StoreError as error:
+        except RecordStoreError as error:
             text = f"SOW topic {sow.name}: SOW keys not made anew: {error}"
             raise ProvisionError(sow.spec, text) from None
         about = {"topic": sow.name, "message_type": sow.type_name}
@@ -95,8 +95,8 @@ def recover_all_chains(
             if log is not None:
                 chains.file.synchronise()
                 until = max(log.last_txid, sow.table.store.last_sequence)
-                sow.table.store.note_chains(StoredChains(until, chains.file.size))
-        except (StoreError, JournalUnreadable, OSError) as error:
+                sow.table.store.note_chains(ChainFilePosition(until, chains.file.size))
+        except (RecordStoreError, JournalUnreadableError, OSError) as error:
             text = f"SOW topic {sow.name}: chained ids not recovered: {_words(error)}"
             raise ProvisionError(sow.spec, text) from None
         if added:
@@ -122,7 +122,7 @@ def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: 
         sow = topic.sow
         if not topic.is_begun or not engine.stores.is_journaled(sow):
             continue
-        first_txid = first_entry_left(sow, journal)
+        first_txid = first_retained_txid(sow, journal)
         if first_txid is not None:
             engine.log.emit(
                 "15-0123",
@@ -133,7 +133,7 @@ def warn_of_lost_records(topics: Iterable[OpenTopic], journal: Journal, engine: 
             )
 
 
-def note_who_is_logged(engine: Engine) -> None:
+def store_logged_flags(engine: Engine) -> None:
     """Store in the files of topics whether their next changes are in the transaction log.
 
     Changes made while a topic was not in the log cannot have been lost by the log.
@@ -144,8 +144,8 @@ def note_who_is_logged(engine: Engine) -> None:
     for sow in engine.stores.topics:
         store = sow.table.store
         if not engine.stores.is_journaled(sow):
-            store.note_beside_log(ALWAYS)
-        elif store.beside_log_until == ALWAYS:
+            store.note_beside_log(MAX_CHANGE_SEQUENCE)
+        elif store.beside_log_until == MAX_CHANGE_SEQUENCE:
             store.note_beside_log(store.last_sequence)
 
 
@@ -160,8 +160,8 @@ class OpenTopic(NamedTuple):
         is_begun: whether its file was created by this start.
     """
 
-    sow: SowTopic
-    commit: Commit
+    sow: SowTopicRecords
+    commit: CommitRequest
     close: Callable[[], None]
     chains: ChainingKeys | None = None
     is_begun: bool = False
@@ -184,7 +184,7 @@ class TopicOpener:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         committer: GroupCommit,
-        log: Log,
+        log: ServerLog,
     ) -> None:
         self._modules = {module.name: module for module in spec.modules}
         self._message_types = message_types
@@ -202,12 +202,12 @@ class TopicOpener:
         generator = self._generator(spec, message_type)
         outage = _Outage(spec.name, self._log)
         store, recovery = self._store(spec, outage)
-        sow = SowTopic(spec, message_type, store, self._functions, generator)
+        sow = SowTopicRecords(spec, message_type, store, self._functions, generator)
         self._tell_of_others(sow, recovery.topics)
         for _ in sow.table.build_indexes():
             pass
         if isinstance(generator, ChainingKeys):
-            chains = _Chains(sow, generator, self._committer, outage)
+            chains = _ChainFiles(sow, generator, self._committer, outage)
             self._tell_of_chains(spec, generator)
             return OpenTopic(sow, chains.commit, chains.close, generator, recovery.is_begun)
         return OpenTopic(sow, store.commit, store.close, is_begun=recovery.is_begun)
@@ -225,10 +225,10 @@ class TopicOpener:
         except (KeyModuleError, DamagedChainFileError, FileInUseError, OSError) as error:
             raise ProvisionError(use, f"key generator {use.module}: {_words(error)}") from None
 
-    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, Recovery]:
+    def _store(self, spec: TopicSpec, outage: _Outage) -> tuple[RecordStore, StoreRecovery]:
         """Open the store of a topic, and return it with a summary of its recovery."""
         if spec.file_name is None:
-            return MemoryStore(), Recovery(0, 0)
+            return MemoryStore(), StoreRecovery(0, 0)
         try:
             store, recovery = open_store(
                 Path(spec.file_name),
@@ -251,7 +251,7 @@ class TopicOpener:
         self._log.emit("15-0008", **about, records=recovery.records)
         return store, recovery
 
-    def _tell_of_others(self, sow: SowTopic, topics: Set[str]) -> None:
+    def _tell_of_others(self, sow: SowTopicRecords, topics: Set[str]) -> None:
         """Log records in the file that belong to other topics.
 
         Args:
@@ -283,7 +283,7 @@ class TopicOpener:
             self._log.emit("15-0029", **about, lost_bytes=file.lost_bytes)
 
 
-class _Chains:
+class _ChainFiles:
     """Commits and closes the files of a topic whose keys come from chains of ids.
 
     The ids are committed first: records must not have keys that cannot be generated again.
@@ -296,17 +296,17 @@ class _Chains:
     """
 
     def __init__(
-        self, sow: SowTopic, generator: ChainingKeys, committer: GroupCommit, outage: _Outage
+        self, sow: SowTopicRecords, generator: ChainingKeys, committer: GroupCommit, outage: _Outage
     ) -> None:
         self._store = sow.table.store
         self._file = generator.file
         self._committer = committer
         self._outage = outage
 
-    def commit(self, then: Settled | None = None) -> None:
+    def commit(self, then: StoreCallback | None = None) -> None:
         """Request that everything so far is put on stable storage."""
         store = self._store
-        stored = StoredChains(store.last_sequence, self._file.size)
+        stored = ChainFilePosition(store.last_sequence, self._file.size)
 
         def chains_tried(error: OSError | None) -> None:
             if error is None:
@@ -323,13 +323,13 @@ class _Chains:
         """Put everything on stable storage, and release the files."""
         try:
             self._file.synchronise()
-            self._note(StoredChains(self._store.last_sequence, self._file.size))
+            self._note(ChainFilePosition(self._store.last_sequence, self._file.size))
         except OSError as error:
             self._outage(error)
         self._store.close()
         self._file.close()
 
-    def _note(self, stored: StoredChains) -> None:
+    def _note(self, stored: ChainFilePosition) -> None:
         self._store.note_chains(max(stored, self._store.stored_chains))
 
 
@@ -341,7 +341,7 @@ class _Outage:
         log: the log.
     """
 
-    def __init__(self, topic: str, log: Log) -> None:
+    def __init__(self, topic: str, log: ServerLog) -> None:
         self._topic = topic
         self._log = log
         self._lasts = False

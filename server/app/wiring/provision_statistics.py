@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.topology import describe
 from server.replication.links.mesh_reports import report_of
-from server.statistics.collector import Collector
+from server.statistics.collector import StatisticsCollector
 from server.statistics.histograms import distributions
 from server.statistics.host import host_sources
 from server.statistics.latencies import LatenciesSource
@@ -31,29 +31,29 @@ from server.statistics.sources.transaction_log import (
     TransactionLogSource,
 )
 from server.statistics.sources.transports import TransportsSource
-from server.statistics.statistics_thread import Keeper
+from server.statistics.statistics_thread import StatisticsThread
 
 if TYPE_CHECKING:
     from config_schema.spec import AdminSpec, InstanceSpec
     from server.app.wiring.transport_table import TransportTable
     from server.engine.engine import Engine
     from server.log.event_log import EventLog
-    from server.replication.links.mesh_reports import Reporting
-    from server.replication.links.replication_state import Replication
-    from server.statistics.sample import Source
+    from server.replication.links.mesh_reports import MeshReporter
+    from server.replication.links.replication_state import ReplicationState
+    from server.statistics.sample import StatisticsSource
 
 _NANOSECONDS: Final = 1_000_000_000
 _MILLISECOND: Final = 1_000_000
 
 
-class Statistics:
+class StatisticsService:
     """The collector and the keeper of an instance's statistics.
 
     Args:
         admin: the Admin section, with the file and the sampling interval.
         engine: the instance's sessions and topics.
         log: the instance's log.
-        indexed: see `Keeper`.
+        indexed: see `StatisticsThread`.
 
     Attributes:
         keeper: stores the samples, on a thread of its own.
@@ -63,14 +63,14 @@ class Statistics:
     def __init__(
         self, admin: AdminSpec, engine: Engine, log: EventLog, *, indexed: bool = False
     ) -> None:
-        self.keeper: Final = Keeper(
+        self.keeper: Final = StatisticsThread(
             admin.file_name,
             admin.interval // _MILLISECOND,
             log,
             sources=[*host_sources(), *process_sources(), *logging_sources(log.targets)],
             indexed=indexed,
         )
-        self.collector: Final = Collector(
+        self.collector: Final = StatisticsCollector(
             admin.interval / _NANOSECONDS,
             self.keeper.take,
             engine.turns,
@@ -79,7 +79,7 @@ class Statistics:
             log,
         )
 
-    def start(self, sources: list[Source]) -> None:
+    def start(self, sources: list[StatisticsSource]) -> None:
         """Take the first sample, and one per Interval from then on.
 
         Args:
@@ -98,10 +98,10 @@ def sources_of(
     spec: InstanceSpec,
     engine: Engine,
     transports: TransportTable,
-    replication: Replication | None,
-    reporting: Reporting | None,
-    collector: Collector,
-) -> list[Source]:
+    replication: ReplicationState | None,
+    reporting: MeshReporter | None,
+    collector: StatisticsCollector,
+) -> list[StatisticsSource]:
     """Return the sources of statistics of an instance after the recovery of its topics.
 
     Args:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from config_schema.problems import Problems
     from config_schema.spec import InstanceSpec
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _COST: Final = (
     "what they hold is not served: messages of queues, replays and bookmarks, and the numbers that"
@@ -24,7 +24,7 @@ _COST: Final = (
 )
 
 
-def log_journals_of_others(spec: InstanceSpec, log: Log) -> None:
+def log_journals_of_others(spec: InstanceSpec, log: ServerLog) -> None:
     """Log the journals that a start ignores because they belong to another instance."""
     for directory, others in _journals_of_others(spec):
         log.emit("1D-0039", directory=directory, others=others, instance=spec.name)

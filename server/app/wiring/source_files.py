@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class _MadeFromFiles(Protocol):
+class _FileBasedType(Protocol):
     @property
     def source_files(self) -> tuple[Path, ...]:
         """The files that the message type was made from."""
@@ -32,7 +32,7 @@ def source_files(
         message_types: its message types, by name.
     """
     for name, message_type in message_types.items():
-        if isinstance(message_type, _MadeFromFiles):
+        if isinstance(message_type, _FileBasedType):
             for path in message_type.source_files:
                 yield path, f"the message type {name}"
     for module in spec.modules:

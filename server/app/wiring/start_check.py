@@ -11,12 +11,12 @@ from server.app.wiring.provision_security import check_users_files
 from server.app.wiring.renamed_instance import warn_of_journals_of_others
 
 if TYPE_CHECKING:
-    from config_schema.document import Node
+    from config_schema.document import ConfigNode
     from config_schema.problems import Problems
     from config_schema.spec import InstanceSpec
 
 
-def check_start(spec: InstanceSpec, root: Node, problems: Problems) -> None:
+def check_start(spec: InstanceSpec, root: ConfigNode, problems: Problems) -> None:
     """Check the files, definitions and directories that the configuration needs.
 
     Args:

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final
 from amperage.wire.legacy.dialect import Dialect
 from amperage.wire.legacy.dialects import DIALECTS
 from config_schema.spec import InstanceSpec, ProtocolSpec, SlowClientLimits, TransportSpec
-from config_schema.spec.exposure import accepts_everyone
+from config_schema.spec.exposure import accepts_any_client
 from config_schema.units import parse_external_address
-from server.engine.connection_context import Entrance
+from server.engine.connection_context import ConnectionContext
 from server.engine.engine import Engine
 from server.message_types.registry import DECLARED
-from server.replication.transport.connection import AcceptedReplication, ReplicatingUsers
-from server.replication.transport.connector import Outgoing
+from server.replication.transport.connection import AcceptedReplicationConnection, ReplicationUsers
+from server.replication.transport.connector import ReplicationConnector
 from server.security import modules as security
 from server.security.interceptors.base import FilterError
 from server.security.interceptors.registry import make_filters
 from server.security.modules import DEFAULT
-from server.topics.subscriptions.limits.client_limits import Limits, has_own_pool, limits_of
-from server.topics.subscriptions.limits.slow_clients import Pool
-from server.transports.connection import Reception
+from server.topics.subscriptions.limits.client_limits import ClientLimits, has_own_pool, limits_of
+from server.topics.subscriptions.limits.slow_clients import ClientPool
+from server.transports.connection import TransportContext
 from server.transports.descriptor_reserve import DescriptorReserve
 from server.transports.legacy import LegacyConnection, make_dialect
 from server.transports.listener import Listener, TransportError
@@ -38,12 +38,12 @@ from server.transports.stream import StreamConnection
 from server.transports.tls import watch_files
 from server.transports.trusted_admin import TrustedAdmin
 from server.transports.websocket import WebsocketConnection, WebsocketSettings
-from server.transports.websocket_handshake import Doorkeeper
-from server.util.rate_limited_log import Complaints
+from server.transports.websocket_handshake import HandshakeAuthenticator
+from server.util.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from server.process.file_watch import FileWatch
-    from server.replication.links.registry import Links
+    from server.replication.links.registry import LinkRegistry
 
 _TEXT_MODULES: Final = ("json", "fix", "nvfix", "xml")
 """Modules of message types with text bodies; other types need binary websocket messages."""
@@ -66,9 +66,9 @@ class TransportTable:
         self._engine = engine
         self._shared_pool = _pool(limits_of(spec.limits))
         self._descriptors = DescriptorReserve(engine.clock, engine.log)
-        self._complaints = Complaints(engine.log, engine.clock.call_later)
-        self._links: Links | None = None
-        self._outgoing: Outgoing | None = None
+        self._complaints = RateLimitedLog(engine.log, engine.clock.call_later)
+        self._links: LinkRegistry | None = None
+        self._outgoing: ReplicationConnector | None = None
         self._protocols = {protocol.name: protocol for protocol in spec.protocols}
         self._listeners = {transport.name: self._make(transport) for transport in spec.transports}
 
@@ -78,7 +78,7 @@ class TransportTable:
         return tuple(self._listeners)
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
+    def pools(self) -> tuple[ClientPool, ...]:
         """The groups of clients that share limits for their output buffers."""
         found = dict.fromkeys(listener.reception.pool for listener in self._listeners.values())
         return tuple(found)
@@ -97,14 +97,14 @@ class TransportTable:
             if listener.spec.initial_state_enabled and self._can_open(listener.spec)
         }
 
-    def use_links(self, links: Links) -> None:
+    def use_links(self, links: LinkRegistry) -> None:
         """Serve replication from now on. Called before any transport is opened.
 
         Args:
             links: the links that use the connections between instances.
         """
         self._links = links
-        self._outgoing = Outgoing(self._spec, self._engine, links)
+        self._outgoing = ReplicationConnector(self._spec, self._engine, links)
 
     async def open(self) -> None:
         """Open the transports that are enabled from the start (InitialState).
@@ -197,14 +197,14 @@ class TransportTable:
         except security.SecurityError as error:
             raise TransportError(str(error)) from None
         standing = engine.switches.switched(transport.name, authenticator, entitlement)
-        entrance = Entrance(
+        entrance = ConnectionContext(
             transport.name,
             transport.message_type,
             *standing,
             filters=filters,
             module=DEFAULT if use is None else use.module,
         )
-        reception = Reception(
+        reception = TransportContext(
             self._engine,
             entrance,
             self._pool_for(transport.limits),
@@ -212,16 +212,16 @@ class TransportTable:
             self._complaints,
         )
         if transport.is_replication:
-            engine.switches.entitlements.append((transport.name, ReplicatingUsers(reception)))
+            engine.switches.entitlements.append((transport.name, ReplicationUsers(reception)))
         return Listener(transport, reception, self._connector(transport, reception))
 
-    def _pool_for(self, limits: SlowClientLimits) -> Pool:
+    def _pool_for(self, limits: SlowClientLimits) -> ClientPool:
         if has_own_pool(limits):
             return _pool(limits_of(limits, self._spec.limits))
         return self._shared_pool
 
     def _connector(
-        self, transport: TransportSpec, reception: Reception
+        self, transport: TransportSpec, reception: TransportContext
     ) -> Callable[[], asyncio.Protocol]:
         if transport.is_replication:
             return partial(self._accept_replication, reception)
@@ -233,9 +233,9 @@ class TransportTable:
             return partial(LegacyConnection, reception, self._dialect(protocol, transport))
         return partial(StreamConnection, reception)
 
-    def _accept_replication(self, reception: Reception) -> AcceptedReplication:
+    def _accept_replication(self, reception: TransportContext) -> AcceptedReplicationConnection:
         assert self._links is not None  # noqa: S101 - otherwise the transport is not open
-        return AcceptedReplication(reception, self._links)
+        return AcceptedReplicationConnection(reception, self._links)
 
     def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
         message_types = {one.name: one for one in self._spec.message_types}
@@ -253,13 +253,13 @@ class TransportTable:
             else (*variant.http_headers, *transport.http_headers)
         )
         allowed = () if variant is None else variant.allowed_origins
-        is_open = accepts_everyone(transport.authentication, self._spec.authentication)
+        is_open = accepts_any_client(transport.authentication, self._spec.authentication)
         try:
             origins = Origins(allowed)
         except ValueError as error:
             raise TransportError(f"{transport.location}: {error}") from None
         return WebsocketSettings(
-            doorkeeper=Doorkeeper(
+            doorkeeper=HandshakeAuthenticator(
                 self._engine.settings.message_types,
                 challenge,
                 origins,
@@ -295,11 +295,11 @@ def _header(line: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _pool(limits: Limits) -> Pool:
+def _pool(limits: ClientLimits) -> ClientPool:
     """Return a pool of clients that share limits; make its spill directory if it is missing."""
     try:
         Path(limits.directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = f"MessageDiskPath {limits.directory} cannot be made: {error.strerror}"
         raise TransportError(reason) from None
-    return Pool(limits)
+    return ClientPool(limits)

@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 64 << 20
 _READ_TOGETHER: Final = 1 << 16
 
 
-class AdminError(Exception):
+class AdminRequestError(Exception):
     """The admin interface refused a request or did not answer. The text gives the reason.
 
     Attributes:
@@ -32,7 +32,7 @@ class AdminError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class AdminLogin:
     """The credentials and trusted authorities for the admin interface.
 
     Attributes:
@@ -47,7 +47,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdminResponse:
     """An HTTP answer.
 
     Attributes:
@@ -61,7 +61,7 @@ class Answer:
     date: str
 
 
-class AdminInterface:
+class AdminClient:
     """Sends requests to the admin interface of one instance.
 
     Args:
@@ -76,14 +76,14 @@ class AdminInterface:
         AdminError: the URL is invalid.
     """
 
-    def __init__(self, url: str, login: Login) -> None:
+    def __init__(self, url: str, login: AdminLogin) -> None:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
         except ValueError as error:
-            raise AdminError(f"{url}: {error}") from None
+            raise AdminRequestError(f"{url}: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise AdminError(f"{url} is no address such as http://localhost:8085")
+            raise AdminRequestError(f"{url} is no address such as http://localhost:8085")
         self.url: Final = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         self._host: Final = parts.hostname
@@ -91,7 +91,7 @@ class AdminInterface:
         self._is_encrypted: Final = parts.scheme == "https"
         self._login: Final = login
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> AdminResponse:
         """Request a path and return the answer.
 
         Raises:
@@ -103,7 +103,7 @@ class AdminInterface:
         first = answer.body.strip().partition("\n")[0][:200]
         if answer.status == http.client.UNAUTHORIZED:
             first = "the credentials are refused" if self._login.user else "it asks for credentials"
-        raise AdminError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
+        raise AdminRequestError(f"{path}: {answer.status} {first}".rstrip(), answer.status)
 
     def json(self, path: str) -> Any:
         """Request a path and return its JSON document.
@@ -115,7 +115,7 @@ class AdminInterface:
         try:
             return json.loads(answer.body)
         except ValueError:
-            raise AdminError(f"{path}: the answer is no JSON", answer.status) from None
+            raise AdminRequestError(f"{path}: the answer is no JSON", answer.status) from None
 
     def first_event(self, path: str) -> Any:
         """Request a stream of events and return the first one, parsed as JSON.
@@ -128,13 +128,13 @@ class AdminInterface:
         try:
             return json.loads("\n".join(data))
         except ValueError:
-            raise AdminError(f"{path}: {answer.status}, and no event", answer.status) from None
+            raise AdminRequestError(f"{path}: {answer.status}, and no event", answer.status) from None
 
-    def _ask(self, path: str, until: bytes = b"") -> Answer:
+    def _ask(self, path: str, until: bytes = b"") -> AdminResponse:
         try:
             connection = self._connection()
         except (OSError, ssl.SSLError) as error:
-            raise AdminError(f"{self._login.authorities}: {error}") from None
+            raise AdminRequestError(f"{self._login.authorities}: {error}") from None
         try:
             connection.connect()
             own, peer = connection.sock.getsockname()[0], connection.sock.getpeername()[0]
@@ -145,10 +145,10 @@ class AdminInterface:
         except ssl.SSLError as error:
             raise _why_no_tls(error) from None
         except (OSError, http.client.HTTPException) as error:
-            raise AdminError(_why_not(error)) from None
+            raise AdminRequestError(_why_not(error)) from None
         finally:
             connection.close()
-        return Answer(response.status, body, response.headers.get("Date", ""))
+        return AdminResponse(response.status, body, response.headers.get("Date", ""))
 
     def _connection(self) -> http.client.HTTPConnection:
         if not self._is_encrypted:
@@ -186,14 +186,14 @@ def _read(response: http.client.HTTPResponse, until: bytes) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-def _why_no_tls(error: ssl.SSLError) -> AdminError:
+def _why_no_tls(error: ssl.SSLError) -> AdminRequestError:
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = (
             "give its authority with --ca-file, and the name that the certificate has with --url"
         )
         why = f"its certificate is not trusted: {error.verify_message}"
-        return AdminError(why, advice=advice)
-    return AdminError(f"no TLS: {error.reason or error}", advice="give another --url: http://...")
+        return AdminRequestError(why, advice=advice)
+    return AdminRequestError(f"no TLS: {error.reason or error}", advice="give another --url: http://...")
 
 
 def _why_not(error: OSError | http.client.HTTPException) -> str:

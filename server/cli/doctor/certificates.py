@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.findings import Examination, CheckVerdict
 from server.engine.maintenance.certificate_expiry import NOTICE, uses_of_tls
 from server.security.certificates import ends_of
 
@@ -35,12 +35,12 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
             )
             continue
         left = min(ends) - now
-        verdict = Verdict.LOOK if left < NOTICE else Verdict.OK
+        verdict = CheckVerdict.LOOK if left < NOTICE else CheckVerdict.OK
         found.judge(
             AREA,
             title,
             f"good until {min(ends):%Y-%m-%d %H:%M} UTC, {left.days} days",
-            Verdict.WRONG if left.total_seconds() <= 0 else verdict,
+            CheckVerdict.WRONG if left.total_seconds() <= 0 else verdict,
             "clients and other instances refuse it from that moment on",
             "put a new one in the place of the file: it is read again when it changes",
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.findings import Examination, CheckVerdict
 
 AREA: Final = "clock"
 _UNSYNCHRONISED: Final = 5  # TIME_ERROR of adjtimex(2)
@@ -65,7 +65,7 @@ def examine(server_date: str, asked: tuple[float, float], found: Examination) ->
             AREA,
             "synchronised",
             f"{'no' if state == _UNSYNCHRONISED else 'yes'}, offset {offset:+.6f} s",
-            Verdict.OK if is_good else Verdict.LOOK,
+            CheckVerdict.OK if is_good else CheckVerdict.LOOK,
             "the kernel does not know of a source of time, or is far from it: times of messages,"
             " schedules and leases of instances that replicate go by different clocks",
             "run chrony or systemd-timesyncd; in a container, the host does that",
@@ -88,7 +88,7 @@ def _compare(
         AREA,
         "the server's clock",
         f"{difference:+d} s against this machine's",
-        Verdict.LOOK if abs(difference) > _LARGE_DIFFERENCE else Verdict.OK,
+        CheckVerdict.LOOK if abs(difference) > _LARGE_DIFFERENCE else CheckVerdict.OK,
         "the clocks of the two machines differ",
         "synchronise both",
     )

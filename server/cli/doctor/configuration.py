@@ -10,8 +10,8 @@ from typing import Final
 from lxml import etree
 
 from config_schema.compile import compile_config
-from config_schema.configuration_text import document_shown
-from config_schema.document import Document, Node, load
+from config_schema.configuration_text import redact_document
+from config_schema.document import ConfigDocument, ConfigNode, load
 from config_schema.problems import Location, Problem, Problems, Severity
 from config_schema.redaction import HIDDEN
 from config_schema.spec import InstanceSpec
@@ -19,7 +19,7 @@ from config_schema.validate import validate
 from server.app.wiring.catalogue import ProgramCatalogue
 from server.app.wiring.start_check import check_start
 from server.cli.doctor.findings import Examination
-from server.cli.doctor.redaction import Secrets
+from server.cli.doctor.redaction import SecretRedactor
 
 AREA: Final = "configuration"
 _MOST_SHOWN: Final = 3
@@ -28,7 +28,7 @@ _UNKNOWN: Final = ("unknown element", "is not an option")
 
 
 @dataclass(slots=True)
-class Configuration:
+class DoctorConfiguration:
     """A configuration, as far as it could be read.
 
     Attributes:
@@ -40,7 +40,7 @@ class Configuration:
     """
 
     path: str
-    document: Document | None
+    document: ConfigDocument | None
     spec: InstanceSpec | None
     understood: InstanceSpec | None
     problems: Problems
@@ -48,10 +48,10 @@ class Configuration:
     @property
     def shown(self) -> str | None:
         """The text as the admin interface shows it; None if it has not been read."""
-        return None if self.document is None else document_shown(self.document)
+        return None if self.document is None else redact_document(self.document)
 
 
-def read(path: str, defines: Mapping[str, str], secrets: Secrets) -> Configuration:
+def read(path: str, defines: Mapping[str, str], secrets: SecretRedactor) -> DoctorConfiguration:
     """Read a configuration, and add its secrets to `secrets`.
 
     Relative paths in it are not looked at.
@@ -72,10 +72,10 @@ def read(path: str, defines: Mapping[str, str], secrets: Secrets) -> Configurati
         if document.complete:
             spec = compile_config(root, ProgramCatalogue(), problems)
         understood = spec or _understood(root)
-    return Configuration(path, document, spec, understood, problems)
+    return DoctorConfiguration(path, document, spec, understood, problems)
 
 
-def _understood(root: Node) -> InstanceSpec | None:
+def _understood(root: ConfigNode) -> InstanceSpec | None:
     """Return the instance that a configuration describes without the parts in error.
 
     The result is good for finding files and addresses, and for nothing else.
@@ -92,7 +92,7 @@ def _understood(root: Node) -> InstanceSpec | None:
         root = rest
 
 
-def _right(root: Node, wrong: Container[Location]) -> Iterator[Node]:
+def _right(root: ConfigNode, wrong: Container[Location]) -> Iterator[ConfigNode]:
     """Yield the sections of a configuration, without the parts that contain an error."""
     for section in root.children:
         kept = tuple(part for part in section.children if not _has(part, wrong))
@@ -100,11 +100,11 @@ def _right(root: Node, wrong: Container[Location]) -> Iterator[Node]:
             yield replace(section, children=kept)
 
 
-def _has(node: Node, locations: Container[Location]) -> bool:
+def _has(node: ConfigNode, locations: Container[Location]) -> bool:
     return node.location in locations or any(_has(child, locations) for child in node.children)
 
 
-def examine(configuration: Configuration, found: Examination) -> None:
+def examine(configuration: DoctorConfiguration, found: Examination) -> None:
     """Verify a configuration; the working directory must be the base of its relative paths."""
     problems, document, spec = configuration.problems, configuration.document, configuration.spec
     if document is not None and spec is not None:
@@ -144,7 +144,7 @@ def _first(problems: list[Problem]) -> str:
     return shown if more <= 0 else f"{shown}; and {more} more"
 
 
-def _text(document: Document, errors: list[Problem]) -> str:
+def _text(document: ConfigDocument, errors: list[Problem]) -> str:
     """Return the configuration; redact the content of unknown elements, which may be secret."""
     unknown = {one.element for one in errors if any(said in one.message for said in _UNKNOWN)}
     if not unknown:

@@ -14,30 +14,30 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
-from server.app.wiring.foreign_files import OPTION, files_in_the_way
+from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.app.wiring.provision_journal import journal_settings
 from server.cli.amps_file import identify
-from server.cli.doctor.directories import Place
+from server.cli.doctor.directories import InstanceDirectory
 from server.cli.doctor.findings import Examination
 from server.storage.journal.files import read_page, unpack_page
-from server.storage.journal.format.file_names import CUT, journal_files
-from server.storage.journal.format.layout import PAGE, FileHeader, FormatError
-from server.storage.journal.recovery.foreign_files import Kind
+from server.storage.journal.format.file_names import TRUNCATED_SUFFIX, journal_files
+from server.storage.journal.format.layout import PAGE, JournalFileHeader, JournalFormatError
+from server.storage.journal.recovery.foreign_files import ForeignJournalKind
 
 AREA: Final = "files"
 _MOST_LISTED: Final = 10_000
 _MOST_NAMED: Final = 5
 _ADVICE: Final = {
-    Kind.FOREIGN: f"give the instance directories of its own, or start it with {OPTION}",
-    Kind.RUINED: "move what is damaged throughout to another directory, and keep it",
-    Kind.LATER: "run the later version that has written them; docs/upgrading.md has the way back",
+    ForeignJournalKind.FOREIGN: f"give the instance directories of its own, or start it with {OPTION}",
+    ForeignJournalKind.RUINED: "move what is damaged throughout to another directory, and keep it",
+    ForeignJournalKind.LATER: "run the later version that has written them; docs/upgrading.md has the way back",
 }
-_ASIDE: Final = (CUT, ".damaged-", ".foreign-")
+_ASIDE: Final = (TRUNCATED_SUFFIX, ".damaged-", ".foreign-")
 """Parts of the names of files that the server has set aside."""
 
 
-def examine(spec: InstanceSpec, wanted: Sequence[Place], found: Examination) -> None:
+def examine(spec: InstanceSpec, wanted: Sequence[InstanceDirectory], found: Examination) -> None:
     """Check the files of an instance.
 
     Args:
@@ -61,7 +61,7 @@ def examine(spec: InstanceSpec, wanted: Sequence[Place], found: Examination) -> 
         _judge_journals(spec, found)
 
 
-def _header(path: Path) -> FileHeader | None:
+def _header(path: Path) -> JournalFileHeader | None:
     """Return the header of a journal; None if it has not been taken into use.
 
     Raises:
@@ -70,11 +70,11 @@ def _header(path: Path) -> FileHeader | None:
     """
     page = read_page(path)
     if len(page) < PAGE:
-        raise FormatError(f"it has {len(page):,} bytes, less than a journal file")
+        raise JournalFormatError(f"it has {len(page):,} bytes, less than a journal file")
     return unpack_page(page)[0]
 
 
-def _list(place: Place) -> Iterator[dict[str, object]]:
+def _list(place: InstanceDirectory) -> Iterator[dict[str, object]]:
     """Yield facts of the files in a directory, not recursively."""
     now = time.time()
     try:
@@ -103,7 +103,7 @@ def _list(place: Place) -> Iterator[dict[str, object]]:
 
 def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
     try:
-        files = files_in_the_way(spec)
+        files = find_foreign_files(spec)
     except ProvisionError as error:
         found.look(
             AREA,
@@ -147,11 +147,11 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
     for directory in directories:
         files |= journal_files(directory, spec.name)
     bad, blank = [], 0
-    headers: dict[int, FileHeader] = {}
+    headers: dict[int, JournalFileHeader] = {}
     for number, path in sorted(files.items()):
         try:
             header = _header(path)
-        except (FormatError, OSError) as error:
+        except (JournalFormatError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             bad.append(f"{path}: {why}")
             continue

@@ -12,7 +12,7 @@ from config_schema.spec import InstanceSpec, TopicSpec
 MEMORY = ":memory:"
 
 
-class Place(NamedTuple):
+class InstanceDirectory(NamedTuple):
     """A directory that an instance writes to.
 
     Attributes:
@@ -28,33 +28,33 @@ class Place(NamedTuple):
     is_kept: bool = True
 
 
-def places(spec: InstanceSpec) -> list[Place]:
+def places(spec: InstanceSpec) -> list[InstanceDirectory]:
     """Return the directories that an instance writes to, each once, with its first purpose.
 
     Relative paths begin at the working directory.
     """
-    known: dict[Path, Place] = {}
+    known: dict[Path, InstanceDirectory] = {}
     for place in _places(spec):
         path = Path(os.path.abspath(place.path))
         known.setdefault(path, place._replace(path=path))
     return [*known.values()]
 
 
-def _places(spec: InstanceSpec) -> Iterator[Place]:
+def _places(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
     log = spec.transaction_log
     if log is not None:
-        yield Place("journals", Path(log.journal_directory), log.journal_size)
+        yield InstanceDirectory("journals", Path(log.journal_directory), log.journal_size)
         if log.journal_archive_directory is not None:
-            yield Place("archived journals", Path(log.journal_archive_directory), log.journal_size)
+            yield InstanceDirectory("archived journals", Path(log.journal_archive_directory), log.journal_size)
     for topic in spec.sow:
         if isinstance(topic, TopicSpec) and topic.file_name is not None:
-            yield Place("records", Path(topic.file_name).parent, topic.slab_size)
+            yield InstanceDirectory("records", Path(topic.file_name).parent, topic.slab_size)
     if spec.admin is not None and spec.admin.file_name != MEMORY:
-        yield Place("statistics", Path(spec.admin.file_name).parent, is_kept=False)
+        yield InstanceDirectory("statistics", Path(spec.admin.file_name).parent, is_kept=False)
     if spec.limits.message_disk_path is not None:
-        yield Place("messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False)
+        yield InstanceDirectory("messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False)
     for target in spec.logging:
         if target.file_name is not None:
-            yield Place("logs", Path(target.file_name).parent, is_kept=False)
+            yield InstanceDirectory("logs", Path(target.file_name).parent, is_kept=False)
     if spec.mini_dump_directory is not None:
-        yield Place("minidumps", Path(spec.mini_dump_directory), is_kept=False)
+        yield InstanceDirectory("minidumps", Path(spec.mini_dump_directory), is_kept=False)

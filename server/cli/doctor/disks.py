@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.cli.doctor.directories import Place
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.directories import InstanceDirectory
+from server.cli.doctor.findings import Examination, CheckVerdict
 from server.cli.doctor.machine import ROOT, size_text
 
 AREA: Final = "disks"
@@ -33,7 +33,7 @@ class _Mount(NamedTuple):
     options: str
 
 
-def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> None:
+def examine(wanted: Sequence[InstanceDirectory], found: Examination, root: Path = ROOT) -> None:
     """Check the file systems of some directories.
 
     Args:
@@ -42,7 +42,7 @@ def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> N
         root: the directory that stands for `/` when the mount table is read.
     """
     mounts = _mounts(root)
-    disks: dict[int, list[tuple[Place, Path]]] = {}
+    disks: dict[int, list[tuple[InstanceDirectory, Path]]] = {}
     for place in wanted:
         there = _existing(place.path)
         disks.setdefault(os.stat(there).st_dev, []).append((place, there))
@@ -52,7 +52,7 @@ def examine(wanted: Sequence[Place], found: Examination, root: Path = ROOT) -> N
 
 
 def _examine_disk(
-    places: Sequence[tuple[Place, Path]], mounts: Sequence[_Mount], found: Examination
+    places: Sequence[tuple[InstanceDirectory, Path]], mounts: Sequence[_Mount], found: Examination
 ) -> list[dict[str, object]]:
     """Check one file system, and return the facts of each directory on it."""
     (_, first), *_ = places
@@ -60,7 +60,7 @@ def _examine_disk(
     free, size = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
     titles = [f"{place.what}: {place.path}" for place, _ in places]
     title = "; ".join(titles)
-    whole = Place(
+    whole = InstanceDirectory(
         title,
         first,
         max(place.needs for place, _ in places),
@@ -93,14 +93,14 @@ def _examine_disk(
 
 
 def _judge_room(
-    title: str, kind: str, free: int, size: int, place: Place, found: Examination
+    title: str, kind: str, free: int, size: int, place: InstanceDirectory, found: Examination
 ) -> None:
     share = free / size if size else 0.0
-    verdict = Verdict.OK
+    verdict = CheckVerdict.OK
     if share < _LITTLE:
-        verdict = Verdict.LOOK
+        verdict = CheckVerdict.LOOK
     if share < _VERY_LITTLE or free < _FILES_AHEAD * place.needs:
-        verdict = Verdict.WRONG if place.is_kept else Verdict.LOOK
+        verdict = CheckVerdict.WRONG if place.is_kept else CheckVerdict.LOOK
     found.judge(
         AREA,
         title,
@@ -111,7 +111,7 @@ def _judge_room(
     )
 
 
-def _judge_kind(title: str, mount: _Mount | None, place: Place, found: Examination) -> None:
+def _judge_kind(title: str, mount: _Mount | None, place: InstanceDirectory, found: Examination) -> None:
     if mount is None:
         return
     if "ro" in mount.options.split(","):
@@ -148,7 +148,7 @@ def _judge_kind(title: str, mount: _Mount | None, place: Place, found: Examinati
         )
 
 
-def _judge_access(title: str, there: Path, place: Place, found: Examination) -> None:
+def _judge_access(title: str, there: Path, place: InstanceDirectory, found: Examination) -> None:
     if there != place.path:
         if place.what == "logs":
             found.wrong(

@@ -26,13 +26,13 @@ from server.cli.doctor import (
     minidumps,
     versions,
 )
-from server.cli.doctor.admin_interface import AdminError, AdminInterface, Login
-from server.cli.doctor.configuration import Configuration
-from server.cli.doctor.directories import Place, places
+from server.cli.doctor.admin_interface import AdminRequestError, AdminClient, AdminLogin
+from server.cli.doctor.configuration import DoctorConfiguration
+from server.cli.doctor.directories import InstanceDirectory, places
 from server.cli.doctor.findings import Examination
-from server.cli.doctor.live_instance import Identity
+from server.cli.doctor.live_instance import InstanceIdentity
 from server.cli.doctor.process import holder
-from server.cli.doctor.redaction import Secrets
+from server.cli.doctor.redaction import SecretRedactor
 from server.cli.service.installer import working_directory
 from server.log.targets.file import FORMATS
 
@@ -42,7 +42,7 @@ _HERE: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExaminationRequest:
     """The request for an examination.
 
     Attributes:
@@ -57,15 +57,15 @@ class Question:
 
     config: str | None
     url: str | None
-    login: Login
+    login: AdminLogin
     defines: Mapping[str, str]
     directory: Path | None
     with_minidump: bool
 
 
-def examine(question: Question, secrets: Secrets) -> Examination:
+def examine(question: ExaminationRequest, secrets: SecretRedactor) -> Examination:
     """Run all checks of an instance; this process changes to the instance's directory."""
-    one = _One(question, secrets)
+    one = _ExaminationRun(question, secrets)
     found = one.found
     found.attempt(configuration.AREA, one.read_configuration)
     found.attempt(live_instance.AREA, one.find_instance)
@@ -84,19 +84,19 @@ def examine(question: Question, secrets: Secrets) -> Examination:
     return found
 
 
-class _One:
+class _ExaminationRun:
     """The state of one examination."""
 
-    def __init__(self, question: Question, secrets: Secrets) -> None:
+    def __init__(self, question: ExaminationRequest, secrets: SecretRedactor) -> None:
         self.found: Final = Examination()
         self._question: Final = question
         self._secrets: Final = secrets
-        self._configuration: Configuration | None = None
-        self._admin: AdminInterface | None = None
-        self._identity: Identity | None = None
+        self._configuration: DoctorConfiguration | None = None
+        self._admin: AdminClient | None = None
+        self._identity: InstanceIdentity | None = None
         self._pid: int | None = None
         self._taken: Path | None = None
-        self._places: list[Place] = []
+        self._places: list[InstanceDirectory] = []
         self._is_there = False
 
     @property
@@ -128,7 +128,7 @@ class _One:
         """Ask the instance for its identity, and read its configuration if none was named."""
         try:
             self._admin = self._interface()
-        except AdminError as error:
+        except AdminRequestError as error:
             self.found.wrong(
                 live_instance.AREA,
                 "address",
@@ -157,10 +157,10 @@ class _One:
     def _read(self, path: str) -> None:
         self._configuration = configuration.read(path, self._question.defines, self._secrets)
 
-    def _interface(self) -> AdminInterface | None:
+    def _interface(self) -> AdminClient | None:
         question, spec = self._question, self._spec
         if question.url is not None:
-            return AdminInterface(question.url, question.login)
+            return AdminClient(question.url, question.login)
         if spec is None:
             return None
         if spec.admin is None or spec.admin.inet_addr is None:
@@ -177,7 +177,7 @@ class _One:
         address = spec.admin.inet_addr
         host = _HERE if address.host is None or address.host in _ANYWHERE else address.host
         named = f"[{host}]" if ":" in host else host
-        return AdminInterface(f"{scheme}://{named}:{address.port}", question.login)
+        return AdminClient(f"{scheme}://{named}:{address.port}", question.login)
 
     def go_there(self) -> None:
         """Change to the directory at which the instance's relative paths begin."""
@@ -246,7 +246,7 @@ class _One:
 
     def look_at_machine(self) -> None:
         """Check the machine."""
-        machine.examine(machine.Machine(pid=self._pid), self.found)
+        machine.examine(machine.HostMachine(pid=self._pid), self.found)
 
     def look_at_files(self) -> None:
         """Check disks, files, certificates, logs and minidumps."""
@@ -264,7 +264,7 @@ class _One:
     def look_at_clock(self) -> None:
         """Check the clock, and compare it with the server's."""
         identity = self._identity
-        known = identity or live_instance.Identity()
+        known = identity or live_instance.InstanceIdentity()
         clock.examine(known.date, known.asked, self.found)
 
 
@@ -272,7 +272,7 @@ def _file_topics(spec: InstanceSpec) -> list[TopicSpec]:
     return [one for one in spec.sow if isinstance(one, TopicSpec)]
 
 
-def _is_here(identity: Identity) -> bool:
+def _is_here(identity: InstanceIdentity) -> bool:
     """Return True if the process is on this machine: in a container, it has another id there."""
     process = Path(f"/proc/{identity.pid}")
     try:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 
-class Verdict(IntEnum):
+class CheckVerdict(IntEnum):
     """The result of a check; the higher, the worse."""
 
     OK = 0
@@ -18,15 +18,15 @@ class Verdict(IntEnum):
     @property
     def label(self) -> str:
         """The name in reports."""
-        return {Verdict.OK: "OK", Verdict.LOOK: "look at this", Verdict.WRONG: "wrong"}[self]
+        return {CheckVerdict.OK: "OK", CheckVerdict.LOOK: "look at this", CheckVerdict.WRONG: "wrong"}[self]
 
 
-EXIT_STATUS: Final = {Verdict.OK: 0, Verdict.LOOK: 1, Verdict.WRONG: 3}
+EXIT_STATUS: Final = {CheckVerdict.OK: 0, CheckVerdict.LOOK: 1, CheckVerdict.WRONG: 3}
 """Exit status of the command, by the worst verdict; 2 is an invalid command line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """The result of one check.
 
     Attributes:
@@ -40,7 +40,7 @@ class Finding:
 
     area: str
     name: str
-    verdict: Verdict
+    verdict: CheckVerdict
     value: str
     reason: str = ""
     advice: str = ""
@@ -57,36 +57,36 @@ class Examination:
         documents: JSON files for the archive, likewise.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
     facts: dict[str, object] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, object] = field(default_factory=dict)
 
     def good(self, area: str, name: str, value: str) -> None:
         """Add a check with the verdict `OK`."""
-        self.findings.append(Finding(area, name, Verdict.OK, value))
+        self.findings.append(CheckFinding(area, name, CheckVerdict.OK, value))
 
     def look(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
         """Add a check that the operator should look at."""
-        self.findings.append(Finding(area, name, Verdict.LOOK, value, reason, advice))
+        self.findings.append(CheckFinding(area, name, CheckVerdict.LOOK, value, reason, advice))
 
     def wrong(self, area: str, name: str, value: str, reason: str, advice: str) -> None:
         """Add a check with the verdict `WRONG`."""
-        self.findings.append(Finding(area, name, Verdict.WRONG, value, reason, advice))
+        self.findings.append(CheckFinding(area, name, CheckVerdict.WRONG, value, reason, advice))
 
     def judge(
         self,
         area: str,
         name: str,
         value: str,
-        verdict: Verdict,
+        verdict: CheckVerdict,
         reason: str,
         advice: str,
     ) -> None:
         """Add a check; drop reason and advice if the verdict is `OK`."""
-        if verdict is Verdict.OK:
+        if verdict is CheckVerdict.OK:
             reason = advice = ""
-        self.findings.append(Finding(area, name, verdict, value, reason, advice))
+        self.findings.append(CheckFinding(area, name, verdict, value, reason, advice))
 
     def attempt(self, area: str, step: Callable[[], None]) -> None:
         """Run a step of the examination; record its failure as a finding and continue.
@@ -116,6 +116,6 @@ class Examination:
             )
 
     @property
-    def worst(self) -> Verdict:
+    def worst(self) -> CheckVerdict:
         """The worst verdict."""
-        return max((one.verdict for one in self.findings), default=Verdict.OK)
+        return max((one.verdict for one in self.findings), default=CheckVerdict.OK)

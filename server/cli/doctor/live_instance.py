@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from server.cli.doctor import logs
-from server.cli.doctor.admin_interface import AdminError, AdminInterface
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.admin_interface import AdminRequestError, AdminClient
+from server.cli.doctor.findings import Examination, CheckVerdict
 
 AREA: Final = "admin interface"
 _HEALTH: Final = "health"
@@ -23,7 +23,7 @@ _SLOW_TURN: Final = 100_000.0
 
 
 @dataclass(slots=True)
-class Identity:
+class InstanceIdentity:
     """The identity that an instance reports; all fields are empty until it has.
 
     Attributes:
@@ -45,13 +45,13 @@ class Identity:
     asked: tuple[float, float] = (0.0, 0.0)
 
 
-def identify(admin: AdminInterface, found: Examination) -> Identity | None:
+def identify(admin: AdminClient, found: Examination) -> InstanceIdentity | None:
     """Request an instance's identity; add a finding and return None if it does not answer."""
     asked_at = time.time()
     try:
         answer = admin.get("/amps/instance.json")
         about = json.loads(answer.body)["amps"]["instance"]
-        identity = Identity(
+        identity = InstanceIdentity(
             about["name"],
             int(about["pid"]),
             about["cwd"],
@@ -60,7 +60,7 @@ def identify(admin: AdminInterface, found: Examination) -> Identity | None:
             answer.date,
             (asked_at, time.time()),
         )
-    except AdminError as error:
+    except AdminRequestError as error:
         _refused(admin, error, found)
         return None
     except (ValueError, KeyError, TypeError):
@@ -77,7 +77,7 @@ def identify(admin: AdminInterface, found: Examination) -> Identity | None:
     return identity
 
 
-def _refused(admin: AdminInterface, error: AdminError, found: Examination) -> None:
+def _refused(admin: AdminClient, error: AdminRequestError, found: Examination) -> None:
     if error.status in (401, 403):
         found.look(
             AREA,
@@ -98,7 +98,7 @@ def _refused(admin: AdminInterface, error: AdminError, found: Examination) -> No
 
 
 def examine(
-    admin: AdminInterface, configuration: str | None, found: Examination, *, with_log: bool
+    admin: AdminClient, configuration: str | None, found: Examination, *, with_log: bool
 ) -> None:
     """Collect the state that an instance reports, and check its health.
 
@@ -119,7 +119,7 @@ def examine(
     for step in steps:
         try:
             step()
-        except AdminError as error:
+        except AdminRequestError as error:
             found.look(
                 AREA,
                 "what is shown",
@@ -129,12 +129,12 @@ def examine(
             )
 
 
-def take_minidump(admin: AdminInterface, found: Examination) -> Path | None:
+def take_minidump(admin: AdminClient, found: Examination) -> Path | None:
     """Request a new minidump, and return its path on the instance's machine."""
     try:
         text = admin.get("/amps/administrator/minidump.json").body
         said = json.loads(text)["amps"]["administrator"]["minidump"]
-    except AdminError as error:
+    except AdminRequestError as error:
         found.look(
             AREA,
             "a minidump",
@@ -153,7 +153,7 @@ def take_minidump(admin: AdminInterface, found: Examination) -> Path | None:
     return Path(written[1])
 
 
-def _health(admin: AdminInterface, path: str, found: Examination) -> None:
+def _health(admin: AdminClient, path: str, found: Examination) -> None:
     for check in admin.json(path)["checks"]:
         name = check["name"]
         if any(one.area == _HEALTH and one.name == name for one in found.findings):
@@ -164,13 +164,13 @@ def _health(admin: AdminInterface, path: str, found: Examination) -> None:
             _HEALTH,
             name,
             f"{status}{since}",
-            Verdict.OK if status == "ok" else Verdict.WRONG,
+            CheckVerdict.OK if status == "ok" else CheckVerdict.WRONG,
             "clients are kept away, or publishers wait for it",
             "docs/monitoring.md has what each check means",
         )
 
 
-def _statistics(admin: AdminInterface, found: Examination) -> None:
+def _statistics(admin: AdminClient, found: Examination) -> None:
     tree = admin.json("/amps.json")
     found.documents["statistics/amps.json"] = tree
     instance = tree["amps"]["instance"]
@@ -189,7 +189,7 @@ def _judge_latencies(instance: Mapping[str, Any], found: Examination) -> None:
             "load",
             "pieces of work on the engine's thread",
             f"99 of 100 take up to {microseconds / 1000:.1f} ms",
-            Verdict.LOOK if microseconds > _SLOW_TURN else Verdict.OK,
+            CheckVerdict.LOOK if microseconds > _SLOW_TURN else CheckVerdict.OK,
             "everybody waits while one piece of work is done",
             "the log names what takes long; /amps/instance/clients/ID/explain does per client",
         )
@@ -203,7 +203,7 @@ def _judge_clients(instance: Mapping[str, Any], found: Examination) -> None:
         "load",
         "clients",
         f"{len(clients):,} connected, {len(slow):,} do not take what waits for them",
-        Verdict.LOOK if slow else Verdict.OK,
+        CheckVerdict.LOOK if slow else CheckVerdict.OK,
         f"what waits is kept in memory, then on disk, then they are disconnected: {names}",
         "amps/instance/clients/ID/explain says why a client is slow",
     )
@@ -218,13 +218,13 @@ def _judge_behind(
             "load",
             f"{resource}: {one[name]}",
             f"{seconds:,.0f} s behind",
-            Verdict.LOOK if seconds > _LATE_SECONDS else Verdict.OK,
+            CheckVerdict.LOOK if seconds > _LATE_SECONDS else CheckVerdict.OK,
             reason,
             f"look at /amps/instance/{resource}",
         )
 
 
-def _configuration(admin: AdminInterface, configuration: str | None, found: Examination) -> None:
+def _configuration(admin: AdminClient, configuration: str | None, found: Examination) -> None:
     """Compare the running configuration with its file, which may have been edited since."""
     running = admin.get("/amps/instance/config.xml").body
     if running == configuration:
@@ -240,7 +240,7 @@ def _configuration(admin: AdminInterface, configuration: str | None, found: Exam
         )
 
 
-def _log(admin: AdminInterface, found: Examination) -> None:
+def _log(admin: AdminClient, found: Examination) -> None:
     entries = admin.first_event("/console/log")
     lines = [f"{line}\n".encode() for one in entries for line in str(one["text"]).split("\n")]
     logs.examine_lines("recent.log", lines, found)

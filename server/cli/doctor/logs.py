@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.findings import Examination, CheckVerdict
 from server.cli.log_entries import LogLines, log_entries, parts_of
 from server.log.catalogue import CATALOGUE
 from server.log.levels import LEVELS, Level
@@ -36,7 +36,7 @@ _VERSION: Final = re.compile(r" 00-0001 Amperage ([^:\s]+)")
 _TOKEN: Final = re.compile(r"%.")
 
 
-class _Entry(NamedTuple):
+class _LogFileEntry(NamedTuple):
     """An entry of a log, with all its lines."""
 
     level: Level
@@ -80,7 +80,7 @@ def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None
         lines: lines of the log with their line ends, the oldest first.
         found: collects the findings.
     """
-    kept = deque[_Entry](maxlen=_MOST_ENTRIES)
+    kept = deque[_LogFileEntry](maxlen=_MOST_ENTRIES)
     left_out = 0
     for entry in _entries(lines):
         if entry.level < Level.INFO or entry.id == _ECHO:
@@ -96,16 +96,16 @@ def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None
             found.facts[VERSION] = version[1]
     levels = Counter(entry.level for entry in kept)
     worst = max(levels, default=Level.INFO)
-    verdict = Verdict.OK
+    verdict = CheckVerdict.OK
     if worst >= Level.WARNING:
-        verdict = Verdict.WRONG if worst >= Level.CRITICAL else Verdict.LOOK
+        verdict = CheckVerdict.WRONG if worst >= Level.CRITICAL else CheckVerdict.LOOK
     counts = ", ".join(f"{levels[level]:,} {level.label}" for level in sorted(levels, reverse=True))
     found.judge(
         AREA, name, counts or "no entries", verdict, _complaints(kept), "ampserr ID says what to do"
     )
 
 
-def _complaints(entries: Iterable[_Entry]) -> str:
+def _complaints(entries: Iterable[_LogFileEntry]) -> str:
     """Return the most frequent warnings and errors, counted by the ids of entries."""
     ids = Counter(entry.id for entry in entries if entry.level >= Level.WARNING)
     return "; ".join(
@@ -138,7 +138,7 @@ def _examine_file(path: Path, found: Examination) -> None:
         examine_lines(str(path), LogLines(file), found)
 
 
-def _entries(lines: Iterable[bytes]) -> Iterator[_Entry]:
+def _entries(lines: Iterable[bytes]) -> Iterator[_LogFileEntry]:
     """Yield the entries of a log.
 
     A line that is no entry may be the rest of one. It gets the lowest level and is left out.
@@ -146,7 +146,7 @@ def _entries(lines: Iterable[bytes]) -> Iterator[_Entry]:
     for _, text in log_entries(lines):
         about = parts_of(text)
         level = LEVELS.get(_text(about["level"]), Level.DEVELOPER)
-        yield _Entry(level, _text(about["id"]), text.decode(errors="replace").rstrip("\n"))
+        yield _LogFileEntry(level, _text(about["id"]), text.decode(errors="replace").rstrip("\n"))
 
 
 def _text(value: object) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from server.cli.doctor.findings import Examination, Verdict
+from server.cli.doctor.findings import Examination, CheckVerdict
 
 AREA: Final = "machine"
 ROOT: Final = Path("/")
@@ -38,7 +38,7 @@ _SETTING: Final = re.compile(r"\[(\w+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostMachine:
     """The kernel's files about a machine, and about one process.
 
     Attributes:
@@ -63,7 +63,7 @@ class Machine:
         return _number(self.text(path))
 
 
-def examine(machine: Machine, found: Examination) -> None:
+def examine(machine: HostMachine, found: Examination) -> None:
     """Check a machine."""
     memory = _table(machine.text("proc/meminfo"))
     facts: dict[str, object] = {
@@ -79,14 +79,14 @@ def examine(machine: Machine, found: Examination) -> None:
     found.facts[AREA] = facts
 
 
-def _processors(machine: Machine, found: Examination) -> dict[str, object]:
+def _processors(machine: HostMachine, found: Examination) -> dict[str, object]:
     usable = len(os.sched_getaffinity(machine.pid or 0))
     load = machine.text("proc/loadavg").split()
     found.judge(
         AREA,
         "processors",
         f"{usable} of {os.cpu_count()} may be used",
-        Verdict.LOOK if usable < _FEW_PROCESSORS else Verdict.OK,
+        CheckVerdict.LOOK if usable < _FEW_PROCESSORS else CheckVerdict.OK,
         "the server wants one for its engine, and one for disks, statistics and the system",
         "give it two processors",
     )
@@ -95,7 +95,7 @@ def _processors(machine: Machine, found: Examination) -> dict[str, object]:
             AREA,
             "load",
             f"{load[0]} in the last minute, {load[2]} in 15 minutes",
-            Verdict.LOOK if float(load[0]) > _BUSY * usable else Verdict.OK,
+            CheckVerdict.LOOK if float(load[0]) > _BUSY * usable else CheckVerdict.OK,
             "more wants to run than there are processors for, so that everything waits",
             "look what it is (top)",
         )
@@ -118,7 +118,7 @@ def _memory(memory: Mapping[str, int], found: Examination) -> dict[str, object]:
     return dict(memory)
 
 
-def _cgroup(machine: Machine, found: Examination) -> dict[str, object]:
+def _cgroup(machine: HostMachine, found: Examination) -> dict[str, object]:
     """Check and return the limits of the container or service, if it has any."""
     own = _cgroups(machine)
     limit = _limit(own, "memory", "memory.max", "memory.limit_in_bytes")
@@ -164,7 +164,7 @@ def _cgroup(machine: Machine, found: Examination) -> dict[str, object]:
     }
 
 
-def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
+def _open_files(machine: HostMachine, found: Examination) -> dict[str, object]:
     """Check the limit of open files; the server raises its soft limit to the hard one by itself."""
     limits = _limits(machine).get("open files", {})
     hard = limits.get("hard")
@@ -178,7 +178,7 @@ def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
         of_used = "" if used is None else f", {used:,} used"
         verdict = _low(float(hard), _FEW_FILES, _VERY_FEW_FILES, inclusive=True)
         if used is not None and used > _MANY_USED * hard:
-            verdict = Verdict.WRONG
+            verdict = CheckVerdict.WRONG
         found.judge(
             AREA,
             "open files",
@@ -190,7 +190,7 @@ def _open_files(machine: Machine, found: Examination) -> dict[str, object]:
     return {**limits, "used": used}
 
 
-def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
+def _kernel(machine: HostMachine, found: Examination) -> dict[str, object]:
     pages = _SETTING.search(machine.text("sys/kernel/mm/transparent_hugepage/enabled"))
     swappiness = machine.number("proc/sys/vm/swappiness")
     maps = machine.number("proc/sys/vm/max_map_count")
@@ -200,7 +200,7 @@ def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
             AREA,
             "transparent huge pages",
             pages[1],
-            Verdict.LOOK if pages[1] == "always" else Verdict.OK,
+            CheckVerdict.LOOK if pages[1] == "always" else CheckVerdict.OK,
             "the kernel may hold the server up while it puts pages together, and memory grows",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
@@ -209,7 +209,7 @@ def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
             AREA,
             "swappiness",
             f"{swappiness}{'' if has_swap else ', and there is no swap'}",
-            Verdict.LOOK if has_swap and swappiness > _EAGER_SWAPPING else Verdict.OK,
+            CheckVerdict.LOOK if has_swap and swappiness > _EAGER_SWAPPING else CheckVerdict.OK,
             "records that nobody has asked for lately are swapped out, and slow when somebody does",
             "sysctl vm.swappiness=1",
         )
@@ -218,7 +218,7 @@ def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
             AREA,
             "memory maps",
             f"{maps:,} per process",
-            Verdict.LOOK if maps < _FEW_MAPS else Verdict.OK,
+            CheckVerdict.LOOK if maps < _FEW_MAPS else CheckVerdict.OK,
             "files of records are mapped slab by slab",
             "sysctl vm.max_map_count=262144",
         )
@@ -232,7 +232,7 @@ def _kernel(machine: Machine, found: Examination) -> dict[str, object]:
     }
 
 
-def _process(machine: Machine, found: Examination) -> dict[str, object]:
+def _process(machine: HostMachine, found: Examination) -> dict[str, object]:
     status = _table(_text(machine.process / "status"))
     swapped = status.get("VmSwap", 0)
     if status:
@@ -240,14 +240,14 @@ def _process(machine: Machine, found: Examination) -> dict[str, object]:
             AREA,
             "memory of the server",
             f"{size_text(status.get('VmRSS', 0))}, {size_text(swapped)} swapped out",
-            Verdict.LOOK if swapped else Verdict.OK,
+            CheckVerdict.LOOK if swapped else CheckVerdict.OK,
             "what is swapped out is slow when it is needed",
             "give the machine more memory, or turn swap off",
         )
     return {"pid": machine.pid, "memory": status}
 
 
-def _limits(machine: Machine) -> dict[str, dict[str, int | str]]:
+def _limits(machine: HostMachine) -> dict[str, dict[str, int | str]]:
     """Return the limits of a process, soft and hard, by their names in lower case."""
     found: dict[str, dict[str, int | str]] = {}
     for line in _text(machine.process / "limits").splitlines()[1:]:
@@ -257,7 +257,7 @@ def _limits(machine: Machine) -> dict[str, dict[str, int | str]]:
     return found
 
 
-def _cgroups(machine: Machine) -> dict[str, list[Path]]:
+def _cgroups(machine: HostMachine) -> dict[str, list[Path]]:
     """Return the directories of each controller of a process's cgroup, the likeliest first.
 
     In a container, the kernel may name a path of the host that is not visible from within: the
@@ -294,12 +294,12 @@ def _quota(own: Mapping[str, list[Path]]) -> str | None:
     return f"{share / whole:.2f} processors" if share and whole and share > 0 else None
 
 
-def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) -> Verdict:
+def _low(value: float, few: float, very_few: float, *, inclusive: bool = False) -> CheckVerdict:
     """Return the verdict on a value that should not be low."""
     if value < very_few:
-        return Verdict.WRONG
+        return CheckVerdict.WRONG
     is_low = value <= very_few if inclusive else False
-    return Verdict.LOOK if is_low or value < few else Verdict.OK
+    return CheckVerdict.LOOK if is_low or value < few else CheckVerdict.OK
 
 
 def _table(text: str) -> dict[str, int]:

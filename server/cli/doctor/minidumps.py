@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import Examination, Verdict
-from server.cli.minidumps.reader import MOST_BYTES
+from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.minidumps.reader import MAX_MINIDUMP_SIZE
 from server.process.minidump import name_prefix
 from server.util.safe_open import open_regular
 
@@ -43,7 +43,7 @@ def examine(spec: InstanceSpec, taken: Path | None, found: Examination) -> None:
         AREA,
         str(directory),
         f"{len(others)} there, {len(recent)} of the last 24 hours",
-        Verdict.LOOK if recent else Verdict.OK,
+        CheckVerdict.LOOK if recent else CheckVerdict.OK,
         "somebody or something had reason to write them",
         "amps-report-minidump shows what they say; remove those that are needed no more",
     )
@@ -58,5 +58,5 @@ def attach(path: Path, found: Examination) -> None:
         OSError: it cannot be read.
     """
     with open_regular(path) as file:
-        text = file.read(MOST_BYTES).decode(errors="backslashreplace")
+        text = file.read(MAX_MINIDUMP_SIZE).decode(errors="backslashreplace")
     found.texts[f"minidump/{path.name}"] = text

@@ -26,7 +26,7 @@ around its value.
 """
 
 
-class Secrets:
+class SecretRedactor:
     """Collects secrets and redacts them in texts."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from config_schema.version import VERSION
-from server.cli.doctor.findings import Examination, Finding, Verdict
+from server.cli.doctor.findings import Examination, CheckFinding, CheckVerdict
 
 _INDENT: Final = " " * 18
 
@@ -20,7 +20,7 @@ def as_data(found: Examination, moment: datetime) -> dict[str, Any]:
         "time": moment.isoformat(),
         "instance": _name(found),
         "verdict": found.worst.label,
-        "counts": {verdict.label: counts[verdict] for verdict in Verdict},
+        "counts": {verdict.label: counts[verdict] for verdict in CheckVerdict},
         "checks": [
             {
                 "number": number,
@@ -53,11 +53,11 @@ def _lines(found: Examination, moment: datetime) -> Iterator[str]:
     name = _name(found) or "that is not known"
     yield f"amps-doctor {VERSION}: instance {name}, {moment:%Y-%m-%d %H:%M:%S %Z}"
     yield (
-        f"{len(found.findings)} checks: {counts[Verdict.WRONG]} wrong,"
-        f" {counts[Verdict.LOOK]} to look at, {counts[Verdict.OK]} OK"
+        f"{len(found.findings)} checks: {counts[CheckVerdict.WRONG]} wrong,"
+        f" {counts[CheckVerdict.LOOK]} to look at, {counts[CheckVerdict.OK]} OK"
     )
     numbered = [*enumerate(found.findings, 1)]
-    for verdict in sorted(Verdict, reverse=True):
+    for verdict in sorted(CheckVerdict, reverse=True):
         those = [pair for pair in numbered if pair[1].verdict is verdict]
         if those:
             yield ""
@@ -65,8 +65,8 @@ def _lines(found: Examination, moment: datetime) -> Iterator[str]:
             yield from _finding(number, one)
 
 
-def _finding(number: int, one: Finding) -> Iterator[str]:
-    label = "WRONG" if one.verdict is Verdict.WRONG else one.verdict.label
+def _finding(number: int, one: CheckFinding) -> Iterator[str]:
+    label = "WRONG" if one.verdict is CheckVerdict.WRONG else one.verdict.label
     yield f"{label:12} {number:>3}  {one.area}: {one.name}: {one.value}"
     if one.reason:
         yield f"{_INDENT}{one.reason}"
@@ -74,8 +74,8 @@ def _finding(number: int, one: Finding) -> Iterator[str]:
         yield f"{_INDENT}-> {one.advice}"
 
 
-def _counts(found: Examination) -> dict[Verdict, int]:
-    return {verdict: sum(one.verdict is verdict for one in found.findings) for verdict in Verdict}
+def _counts(found: Examination) -> dict[CheckVerdict, int]:
+    return {verdict: sum(one.verdict is verdict for one in found.findings) for verdict in CheckVerdict}
 
 
 def _name(found: Examination) -> str:

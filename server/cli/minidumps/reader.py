@@ -15,7 +15,7 @@ from typing import Final
 
 from server.process.minidump import END
 
-MOST_BYTES: Final = 64 << 20
+MAX_MINIDUMP_SIZE: Final = 64 << 20
 """Maximum number of bytes to read; the server's dumps have about a thousandth of that."""
 
 _FIRST: Final = re.compile(
@@ -48,7 +48,7 @@ class NoMinidumpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StackCall:
     """One call in the stack of a thread."""
 
     file: str
@@ -58,12 +58,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
+class ThreadStack:
     """A thread, with its calls, the outermost first."""
 
     ident: int
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[StackCall, ...]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Minidump:
     amps_version: str
     instance: str
     facts: dict[str, str] = field(default_factory=dict)
-    threads: list[Thread] = field(default_factory=list)
+    threads: list[ThreadStack] = field(default_factory=list)
     tasks: dict[str, int] = field(default_factory=dict)
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ def read_minidump(octets: bytes) -> Minidump:
     """Parse a minidump of this server.
 
     Args:
-        octets: the file, or its first `MOST_BYTES`.
+        octets: the file, or its first `MAX_MINIDUMP_SIZE`.
 
     Raises:
         NoMinidumpError: it is none.
@@ -147,7 +147,7 @@ def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
         return 0
     if thread := _THREAD.fullmatch(title):
         calls, unread = _calls(rows)
-        dump.threads.append(Thread(int(thread["ident"]), thread["name"], tuple(calls)))
+        dump.threads.append(ThreadStack(int(thread["ident"]), thread["name"], tuple(calls)))
         return unread
     if _TASKS.fullmatch(title):
         found = [*map(_TASK.fullmatch, rows)]
@@ -163,20 +163,20 @@ def _take(title: str, rows: Sequence[str], dump: Minidump) -> int:
     return found.count(None)
 
 
-def _calls(rows: Sequence[str]) -> tuple[list[Call], int]:
+def _calls(rows: Sequence[str]) -> tuple[list[StackCall], int]:
     """Return the calls of a stack, and the number of lines that are none.
 
     A line of code may follow each call.
     """
-    calls: list[Call] = []
+    calls: list[StackCall] = []
     unread = 0
     for row in rows:
         found = _CALL.fullmatch(row)
         if found is not None:
-            calls.append(Call(found["file"], int(found["line"]), found["function"], ""))
+            calls.append(StackCall(found["file"], int(found["line"]), found["function"], ""))
         elif row.startswith("    ") and calls:
             last = calls[-1]
-            calls[-1] = Call(last.file, last.line, last.function, last.code or row.strip())
+            calls[-1] = StackCall(last.file, last.line, last.function, last.code or row.strip())
         elif not row.startswith(_REPEATED):
             unread += 1
     return calls, unread

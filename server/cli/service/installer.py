@@ -26,7 +26,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from server.cli.service.program_copy import CopyError, copy_installation, remove_copy
+from server.cli.service.program_copy import ProgramCopyError, copy_installation, remove_copy
 
 PREFIX: Final = Path("/opt/amps")
 CONFIGURATION: Final = Path("/opt/etc/amps")
@@ -44,7 +44,7 @@ class ServiceError(Exception):
     """An installation or removal failed. The text has the step and the reason."""
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     """Kinds of messages: a completed step, a possible problem, a task that is left to do."""
 
     DONE = "done"
@@ -53,7 +53,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InstallStep:
     """A message about the progress.
 
     Attributes:
@@ -62,14 +62,14 @@ class Step:
     """
 
     text: str
-    kind: Kind = Kind.DONE
+    kind: StepKind = StepKind.DONE
 
     def __str__(self) -> str:
-        return f"warning: {self.text}" if self.kind is Kind.WARNING else self.text
+        return f"warning: {self.text}" if self.kind is StepKind.WARNING else self.text
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class InstallTarget:
     """The target of an installation.
 
     Attributes:
@@ -110,7 +110,7 @@ def detect_init(root: Path) -> str:
     return "systemd" if (root / "usr/lib/systemd").is_dir() else "sysv"
 
 
-def install(machine: Machine) -> Iterator[Step]:
+def install(machine: InstallTarget) -> Iterator[InstallStep]:
     """Install or renew the service, and yield the completed steps.
 
     Raises:
@@ -119,9 +119,9 @@ def install(machine: Machine) -> Iterator[Step]:
     _require_root(machine)
     try:
         copy_installation(machine.place(PREFIX), known_as=PREFIX)
-        yield Step(f"{PREFIX}: the program")
+        yield InstallStep(f"{PREFIX}: the program")
         if machine.user != "root" and (hidden := _hidden_interpreter()):
-            yield Step(f"{hidden}, so that user {machine.user} may not run it", Kind.WARNING)
+            yield InstallStep(f"{hidden}, so that user {machine.user} may not run it", StepKind.WARNING)
         for directory in (CONFIGURATION, STATE):
             machine.place(directory).mkdir(parents=True, exist_ok=True)
         if machine.is_running:
@@ -130,8 +130,8 @@ def install(machine: Machine) -> Iterator[Step]:
             os.chown(STATE, user.pw_uid, user.pw_gid)
         for path, text in _files(machine):
             _write(machine.place(path), text, executable=path == _INIT_SCRIPT)
-            yield Step(f"{path}: how to start it")
-    except CopyError as error:
+            yield InstallStep(f"{path}: how to start it")
+    except ProgramCopyError as error:
         raise ServiceError(str(error)) from None
     except OSError as error:
         raise ServiceError(_words(error)) from None
@@ -139,10 +139,10 @@ def install(machine: Machine) -> Iterator[Step]:
         _register(machine.init)
     if not (machine.place(CONFIGURATION) / "config.xml").exists():
         missing = f"{CONFIGURATION}/config.xml is missing"
-        yield Step(f"{missing}: put the instance's configuration there", Kind.TO_DO)
+        yield InstallStep(f"{missing}: put the instance's configuration there", StepKind.TO_DO)
 
 
-def uninstall(machine: Machine) -> Iterator[Step]:
+def uninstall(machine: InstallTarget) -> Iterator[InstallStep]:
     """Remove everything that `install` has made, except configurations, data and the user.
 
     An interrupted installation is removed as far as it got.
@@ -157,22 +157,22 @@ def uninstall(machine: Machine) -> Iterator[Step]:
         for path in (*_unit_paths(), _ENABLED, _INIT_SCRIPT):
             if machine.place(path).exists() or machine.place(path).is_symlink():
                 machine.place(path).unlink()
-                yield Step(f"{path}: removed")
+                yield InstallStep(f"{path}: removed")
         program = machine.place(PREFIX)
         if remove_copy(program):
-            yield Step(f"{PREFIX}: removed")
+            yield InstallStep(f"{PREFIX}: removed")
         if program.exists():
-            yield Step(f"{PREFIX}: left, since it is no copy of Amperage")
+            yield InstallStep(f"{PREFIX}: left, since it is no copy of Amperage")
     except OSError as error:
         raise ServiceError(_words(error)) from None
     if machine.is_running and machine.init == "systemd":
         _reload()
     for path in (CONFIGURATION, STATE):
         if machine.place(path).exists():
-            yield Step(f"{path}: left")
+            yield InstallStep(f"{path}: left")
 
 
-def _require_root(machine: Machine) -> None:
+def _require_root(machine: InstallTarget) -> None:
     """Check that the root directory exists, so that no tree is made under a mistyped name.
 
     Raises:
@@ -196,7 +196,7 @@ def _unit_paths() -> Sequence[Path]:
     return (_UNITS / "amps.service", _UNITS / "amps@.service")
 
 
-def _files(machine: Machine) -> Iterator[tuple[Path, str]]:
+def _files(machine: InstallTarget) -> Iterator[tuple[Path, str]]:
     paths = _unit_paths() if machine.init == "systemd" else (_INIT_SCRIPT,)
     for path in paths:
         name = "amps.init" if path == _INIT_SCRIPT else path.name
@@ -218,13 +218,13 @@ def _write(path: Path, text: str, *, executable: bool) -> None:
     new.replace(path)
 
 
-def _have_user(name: str) -> Iterator[Step]:
+def _have_user(name: str) -> Iterator[InstallStep]:
     try:
         pwd.getpwnam(name)
     except KeyError:
         shell = shutil.which("nologin") or "/bin/false"
         _run("useradd", "--system", "--user-group", "--home-dir", STATE, "--shell", shell, name)
-        yield Step(f"user {name}: added")
+        yield InstallStep(f"user {name}: added")
 
 
 def _words(error: OSError) -> str:

@@ -48,7 +48,7 @@ sys.exit({function}())
 """
 
 
-class CopyError(Exception):
+class ProgramCopyError(Exception):
     """The installation cannot be copied. The text has the reason."""
 
 
@@ -65,7 +65,7 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
         OSError: a file cannot be read or written.
     """
     if target.exists() and not is_copy(target) and (not target.is_dir() or any(target.iterdir())):
-        raise CopyError(f"{target} is there already, and no copy of Amperage: nothing was changed")
+        raise ProgramCopyError(f"{target} is there already, and no copy of Amperage: nothing was changed")
     new, old = _beside(target)
     for left in (new, old):
         _clear(left)
@@ -136,7 +136,7 @@ def _clear(left: Path) -> None:
     if not left.exists():
         return
     if not is_copy(left) and (not left.is_dir() or any(left.iterdir())):
-        raise CopyError(f"{left} is in the way, and no copy of Amperage: nothing was changed")
+        raise ProgramCopyError(f"{left} is in the way, and no copy of Amperage: nothing was changed")
     _remove(left)
 
 
@@ -184,7 +184,7 @@ def _needed() -> Iterator[metadata.Distribution]:
 
 def _copy_distribution(distribution: metadata.Distribution, packages: Path) -> None:
     if distribution.files is None:
-        raise CopyError(f"package {distribution.name} does not say which files it has")
+        raise ProgramCopyError(f"package {distribution.name} does not say which files it has")
     for file in distribution.files:
         if ".." in file.parts or "__pycache__" in file.parts:
             continue  # commands, which a server does not need

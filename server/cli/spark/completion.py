@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from server.app.completion.lines import Argument, Kind, Line, Option, Value
+from server.app.completion.lines import CompletionArgument, WordKind, CompletionLine, CompletionOption, CompletionValue
 from server.app.completion.scripts import SHELLS
 from server.cli.spark.options import COMMANDS, OPTIONS
 
 _FILES: Final = frozenset({"cafile", "certificate", "file", "key", "passwordfile"})
 _GENERAL: Final = (
-    Option(
+    CompletionOption(
         ("--print-completion",),
         "print what completes spark in a shell",
-        Value("SHELL", words=SHELLS),
+        CompletionValue("SHELL", words=SHELLS),
     ),
-    Option(("--version",), "show the version"),
-    Option(("-h", "--help"), "show the commands"),
+    CompletionOption(("--version",), "show the version"),
+    CompletionOption(("-h", "--help"), "show the commands"),
 )
 
 
-def command_line() -> Line:
+def command_line() -> CompletionLine:
     """Return the description of spark's command line."""
     commands = {
-        name: Line(
+        name: CompletionLine(
             help=" ".join(command.explanation),
             options=tuple(map(_option, sorted((*command.required, *command.optional)))),
         )
         for name, command in sorted(COMMANDS.items())
     }
-    topic = Argument(Value("command", words=tuple(sorted(COMMANDS))), is_optional=True)
-    return Line(
+    topic = CompletionArgument(CompletionValue("command", words=tuple(sorted(COMMANDS))), is_optional=True)
+    return CompletionLine(
         options=_GENERAL,
-        commands={"help": Line(help="Shows what a command does.", arguments=(topic,)), **commands},
+        commands={"help": CompletionLine(help="Shows what a command does.", arguments=(topic,)), **commands},
     )
 
 
-def _option(name: str) -> Option:
+def _option(name: str) -> CompletionOption:
     option = OPTIONS[name]
     value = None
     if option.read is not None:
-        value = Value(name, Kind.FILE if name in _FILES else Kind.OTHER)
-    return Option((f"-{name}",), _joined(option.help), value)
+        value = CompletionValue(name, WordKind.FILE if name in _FILES else WordKind.OTHER)
+    return CompletionOption((f"-{name}",), _joined(option.help), value)
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from amperage.client import (
 )
 from amperage.client.sequence_numbers import RefusalListener
 from amperage.client.uri import AMPS
-from server.cli.spark.options import Settings, UsageError
+from server.cli.spark.options import SparkSettings, UsageError
 
 _TRUST_STORE: Final = "-Djavax.net.ssl.trustStore="
 _LOGON_OPTIONS: Final = "ack_conflation=10ms"
@@ -55,7 +55,7 @@ class RefusedLogonError(Exception):
 
 
 def connect(
-    settings: Settings, server: str, on_refused: RefusalListener | None = None
+    settings: SparkSettings, server: str, on_refused: RefusalListener | None = None
 ) -> Client | HAClient:
     """Connect and log on; with several servers, stay connected to one of them.
 
@@ -107,7 +107,7 @@ def connect(
     return client
 
 
-def server_uris(settings: Settings, server: str) -> list[ServerUri]:
+def server_uris(settings: SparkSettings, server: str) -> list[ServerUri]:
     """Return the URIs of the servers.
 
     A URI without a user logs on as the operating system's user.
@@ -121,7 +121,7 @@ def server_uris(settings: Settings, server: str) -> list[ServerUri]:
     return [_server_uri(settings, one.strip()) for one in server.split(",")]
 
 
-def _server_uri(settings: Settings, server: str) -> ServerUri:
+def _server_uri(settings: SparkSettings, server: str) -> ServerUri:
     scheme = settings.urischeme or ("tcps" if settings.secure else "tcp")
     if settings.proto != AMPS:
         _check_legacy(settings, scheme)
@@ -136,7 +136,7 @@ def _server_uri(settings: Settings, server: str) -> ServerUri:
     return parse_uri(f"{scheme}://{address}{query}")
 
 
-def _check_legacy(settings: Settings, scheme: str) -> None:
+def _check_legacy(settings: SparkSettings, scheme: str) -> None:
     """Check that a legacy protocol supports the options."""
     if scheme not in ("tcp", "tcps"):
         raise UsageError(f"-proto {settings.proto} goes with tcp and tcps, not with {scheme}")
@@ -158,7 +158,7 @@ def explain(error: CommandError) -> str:
     return f"{error.reason}: {error.detail}" if error.detail else error.reason
 
 
-def _authenticator(settings: Settings) -> Authenticator:
+def _authenticator(settings: SparkSettings) -> Authenticator:
     """Return the authenticator for the source of credentials that the options name."""
     sources = {name: getattr(settings, name) for name in ("authenticator", *_SECRETS)}
     if sources["authenticator"] == _DEFAULT_FACTORY:
@@ -196,7 +196,7 @@ def _made_authenticator(path: str) -> Authenticator:
     return made
 
 
-def _ssl_context(settings: Settings, uri: ServerUri) -> ssl.SSLContext | None:
+def _ssl_context(settings: SparkSettings, uri: ServerUri) -> ssl.SSLContext | None:
     """Return the TLS context of the connection; None without TLS.
 
     Trusted are -cafile, else the trust store in AMPS_SPARK_OPTS, else the system's authorities.

@@ -10,12 +10,12 @@ from amperage.client import Message
 from server.cli.spark.options import UsageError
 from server.util.json_lines import json_line
 
-Render = Callable[[Message], bytes]
+MessageRenderer = Callable[[Message], bytes]
 
 _TAG: Final = re.compile(r"\{(\w+)\}")
 
 
-def _field(name: str) -> Render:
+def _field(name: str) -> MessageRenderer:
     def render(message: Message) -> bytes:
         value = getattr(message.header, name)
         return b"" if value is None else str(value).encode("utf-8", "surrogateescape")
@@ -23,7 +23,7 @@ def _field(name: str) -> Render:
     return render
 
 
-_TAGS: Final[Mapping[str, Render]] = {
+_TAGS: Final[Mapping[str, MessageRenderer]] = {
     "bookmark": _field("bookmark"),
     "command": _field("command"),
     "correlation_id": _field("correlation_id"),
@@ -38,7 +38,7 @@ _TAGS: Final[Mapping[str, Render]] = {
 }
 
 
-def compile_format(text: str | None) -> Render:
+def compile_format(text: str | None) -> MessageRenderer:
     """Return the function that renders a message.
 
     Args:
@@ -49,7 +49,7 @@ def compile_format(text: str | None) -> Render:
     """
     if text is None:
         return _TAGS["data"]
-    parts: list[Render] = []
+    parts: list[MessageRenderer] = []
     for index, piece in enumerate(_TAG.split(text)):
         if index % 2:
             parts.append(_tag(piece))
@@ -83,7 +83,7 @@ def has_tag(text: str | None, tag: str) -> bool:
     return text is not None and f"{{{tag}}}" in text
 
 
-def _tag(name: str) -> Render:
+def _tag(name: str) -> MessageRenderer:
     render = _TAGS.get(name)
     if render is None:
         known = " ".join(f"{{{tag}}}" for tag in _TAGS)
@@ -91,5 +91,5 @@ def _tag(name: str) -> Render:
     return render
 
 
-def _literal(piece: bytes) -> Render:
+def _literal(piece: bytes) -> MessageRenderer:
     return lambda _message: piece

@@ -24,7 +24,7 @@ from server.cli.spark.connection import RefusedLogonError, explain
 from server.cli.spark.help import command_help, overview
 from server.cli.spark.options import COMMANDS, UsageError, parse
 from server.cli.spark.run import RUN, RefusedMessagesError
-from server.cli.spark.sources import SourceError
+from server.cli.spark.sources import MessageSourceError
 
 _STANDARD_OUTPUT: Final = 1
 _HELP: Final = ("help", "--help", "-h")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             _fail(f"spark {name}: {line}", 1)
         return 1
-    except (ClientError, SourceError) as error:
+    except (ClientError, MessageSourceError) as error:
         return _fail(f"spark {name}: {error}", 1)
     return 0
 

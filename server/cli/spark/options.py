@@ -20,7 +20,7 @@ class UsageError(Exception):
     """The command line is invalid; the message has the reason."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed command line. The fields in use depend on the command."""
 
     server: str
@@ -102,7 +102,7 @@ def _protocol(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SparkOption:
     """An option.
 
     Attributes:
@@ -114,31 +114,31 @@ class Option:
     read: Callable[[str], object] | None = _text
 
 
-OPTIONS: Final[Mapping[str, Option]] = {
-    "ack": Option(("acknowledge each message of a queue when it is printed",), None),
-    "authenticator": Option(
+OPTIONS: Final[Mapping[str, SparkOption]] = {
+    "ack": SparkOption(("acknowledge each message of a queue when it is printed",), None),
+    "authenticator": SparkOption(
         (
             "where credentials come from, as a Python path",
             "module:factory (default: those of -server)",
         )
     ),
-    "backlog": Option(
+    "backlog": SparkOption(
         ("messages of a queue to take before they are", "acknowledged (max_backlog)"),
         _at_least_one,
     ),
-    "batchsize": Option(("records the server sends at a time (default: 10)",), _at_least_one),
-    "cafile": Option(
+    "batchsize": SparkOption(("records the server sends at a time (default: 10)",), _at_least_one),
+    "cafile": SparkOption(
         ("file with the certificates to trust (default: the", "system's; PEM format)")
     ),
-    "certificate": Option(("file with the certificate to show to the server",)),
-    "copy": Option(("second server, to which each message is published",)),
-    "delimiter": Option(
+    "certificate": SparkOption(("file with the certificate to show to the server",)),
+    "copy": SparkOption(("second server, to which each message is published",)),
+    "delimiter": SparkOption(
         ("byte that ends a message, as a decimal number", "(default: 10, a line feed)"), _byte
     ),
-    "delta": Option(("send or ask for changes instead of whole messages",), None),
-    "file": Option(("file to read messages from, plain or zip", "(default: standard input)")),
-    "filter": Option(("content filter",)),
-    "format": Option(
+    "delta": SparkOption(("send or ask for changes instead of whole messages",), None),
+    "file": SparkOption(("file to read messages from, plain or zip", "(default: standard input)")),
+    "filter": SparkOption(("content filter",)),
+    "format": SparkOption(
         (
             "how to print a message: text with the tags",
             "{bookmark} {command} {correlation_id} {data}",
@@ -147,21 +147,21 @@ OPTIONS: Final[Mapping[str, Option]] = {
             "(default: {data})",
         )
     ),
-    "json": Option(
+    "json": SparkOption(
         ("print each message as a JSON object, with its header", "(--json is a synonym)"), None
     ),
-    "key": Option(("file with the key of -certificate, if not in the same",)),
-    "orderby": Option(("what to sort the records by, such as '/price DESC'",)),
-    "passwordcmd": Option(
+    "key": SparkOption(("file with the key of -certificate, if not in the same",)),
+    "orderby": SparkOption(("what to sort the records by, such as '/price DESC'",)),
+    "passwordcmd": SparkOption(
         (
             "command that writes the password or a token; no shell",
             "runs it, and AMPS_USER_NAME of its environment is",
             "the user",
         )
     ),
-    "passwordenv": Option(("environment variable that has the password or a token",)),
-    "passwordfile": Option(("file that has the password or a token",)),
-    "proto": Option(
+    "passwordenv": SparkOption(("environment variable that has the password or a token",)),
+    "passwordfile": SparkOption(("file that has the password or a token",)),
+    "proto": SparkOption(
         (
             "protocol of the transport: amps (also json), or for",
             "old ones fix, nvfix, xml or soap, each with the",
@@ -170,28 +170,28 @@ OPTIONS: Final[Mapping[str, Option]] = {
         ),
         _protocol,
     ),
-    "rate": Option(
+    "rate": SparkOption(
         (
             "messages to publish a second; .5 is one message",
             "in 2 seconds (default: as fast as possible)",
         ),
         _rate,
     ),
-    "secure": Option(("connect with TLS: true or false (default: false)",), None),
-    "server": Option(
+    "secure": SparkOption(("connect with TLS: true or false (default: false)",), None),
+    "server": SparkOption(
         (
             "AMPS server: host:port or user:password@host:port;",
             "several with commas between: the first that can",
             "be reached, and another one when that is gone",
         )
     ),
-    "topic": Option(("topic of the messages",)),
-    "topn": Option(("return this many records at most",), _count),
-    "type": Option(
+    "topic": SparkOption(("topic of the messages",)),
+    "topn": SparkOption(("return this many records at most",), _count),
+    "type": SparkOption(
         ("message type, such as json; needed where the", "transport accepts more than one")
     ),
-    "uriopts": Option(("connection parameters, such as tcp_nodelay=true", "or compression=zlib")),
-    "urischeme": Option(
+    "uriopts": SparkOption(("connection parameters, such as tcp_nodelay=true", "or compression=zlib")),
+    "urischeme": SparkOption(
         (
             "URI scheme: tcp, tcps, ws, wss, or unix, where",
             "-server is the path of a socket; it overrides -secure",
@@ -287,7 +287,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 }
 
 
-def parse(command_name: str, arguments: Sequence[str]) -> Settings:
+def parse(command_name: str, arguments: Sequence[str]) -> SparkSettings:
     """Parse the options of a command.
 
     Args:
@@ -307,7 +307,7 @@ def parse(command_name: str, arguments: Sequence[str]) -> Settings:
     for name in command.required:
         if not values.get(name):
             raise UsageError(f"-{name} is missing ({OPTIONS[name].help[0]})")
-    return msgspec.convert(values, Settings)
+    return msgspec.convert(values, SparkSettings)
 
 
 def _option_name(word: str, known: Sequence[str]) -> str:

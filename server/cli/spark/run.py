@@ -22,8 +22,8 @@ from amperage.client import (
     StoredMessage,
 )
 from server.cli.spark.connection import connect, explain, server_uris
-from server.cli.spark.formats import Render, as_json, compile_format, has_tag
-from server.cli.spark.options import Settings, UsageError
+from server.cli.spark.formats import MessageRenderer, as_json, compile_format, has_tag
+from server.cli.spark.options import SparkSettings, UsageError
 from server.cli.spark.sources import paced, read_messages, warn_of_invalid_json
 from server.log.template import printable
 
@@ -63,7 +63,7 @@ class _Refusals:
             raise RefusedMessagesError("\n".join([*self._reasons, f"{self.count} {noun} refused"]))
 
 
-def ping(settings: Settings, output: BinaryIO) -> None:
+def ping(settings: SparkSettings, output: BinaryIO) -> None:
     """Connect, log on and report success."""
     with closing(connect(settings, settings.server)) as client:
         given = server_uris(settings, settings.server)
@@ -71,7 +71,7 @@ def ping(settings: Settings, output: BinaryIO) -> None:
         _say(output, f"Successfully connected to {where}")
 
 
-def publish(settings: Settings, output: BinaryIO) -> None:
+def publish(settings: SparkSettings, output: BinaryIO) -> None:
     """Publish the messages of a file or of standard input.
 
     Every message is acknowledged. The command waits for the acknowledgement of the first one, so
@@ -103,7 +103,7 @@ def publish(settings: Settings, output: BinaryIO) -> None:
     refusals.raise_any()
 
 
-def _sends_json(settings: Settings) -> bool:
+def _sends_json(settings: SparkSettings) -> bool:
     return all(uri.message_type == "json" for uri in server_uris(settings, settings.server))
 
 
@@ -111,7 +111,7 @@ def _warn(text: str) -> None:
     print(f"spark publish: warning: {text}", file=sys.stderr)
 
 
-def _publish_first(client: Client | HAClient, settings: Settings, body: bytes) -> None:
+def _publish_first(client: Client | HAClient, settings: SparkSettings, body: bytes) -> None:
     try:
         client.confirmed_publish(settings.topic, body, "processed", delta=settings.delta)
     except (InvalidTopicError, NotEntitledError):
@@ -120,7 +120,7 @@ def _publish_first(client: Client | HAClient, settings: Settings, body: bytes) -
         return  # counted like any other
 
 
-def subscribe(settings: Settings, output: BinaryIO) -> None:
+def subscribe(settings: SparkSettings, output: BinaryIO) -> None:
     """Print messages as they are published, until interrupted."""
     wanted = [] if settings.backlog is None else [f"max_backlog={settings.backlog}"]
     with _Printer(settings, output) as printer:
@@ -133,7 +133,7 @@ def subscribe(settings: Settings, output: BinaryIO) -> None:
         printer.print_all(stream)
 
 
-def sow(settings: Settings, output: BinaryIO) -> None:
+def sow(settings: SparkSettings, output: BinaryIO) -> None:
     """Print the records of a SOW topic."""
     with _Printer(settings, output) as printer:
         started = time.perf_counter()
@@ -150,7 +150,7 @@ def sow(settings: Settings, output: BinaryIO) -> None:
         print(summary, file=sys.stderr)
 
 
-def sow_and_subscribe(settings: Settings, output: BinaryIO) -> None:
+def sow_and_subscribe(settings: SparkSettings, output: BinaryIO) -> None:
     """Print the records of a SOW topic, then messages as they are published."""
     with _Printer(settings, output) as printer:
         stream = printer.client.sow_and_subscribe(
@@ -165,7 +165,7 @@ def sow_and_subscribe(settings: Settings, output: BinaryIO) -> None:
         printer.print_all(stream)
 
 
-def sow_delete(settings: Settings, output: BinaryIO) -> None:
+def sow_delete(settings: SparkSettings, output: BinaryIO) -> None:
     """Delete the records that match a filter, or those that messages would update."""
     if settings.filter is not None and settings.file is not None:
         raise UsageError("-filter and -file exclude each other: give one of them")
@@ -180,7 +180,7 @@ def sow_delete(settings: Settings, output: BinaryIO) -> None:
         _say(output, f"Deleted {deleted} records in {milliseconds:.0f}ms.")
 
 
-def redrive(settings: Settings, output: BinaryIO) -> None:
+def redrive(settings: SparkSettings, output: BinaryIO) -> None:
     """Return dead letters to the queues that they came from."""
     with closing(connect(settings, settings.server)) as client:
         started = time.perf_counter()
@@ -190,7 +190,7 @@ def redrive(settings: Settings, output: BinaryIO) -> None:
         _say(output, f"Redrove {count} messages in {milliseconds:.0f}ms.")
 
 
-RUN: Final[Mapping[str, Callable[[Settings, BinaryIO], None]]] = {
+RUN: Final[Mapping[str, Callable[[SparkSettings, BinaryIO], None]]] = {
     "ping": ping,
     "publish": publish,
     "redrive": redrive,
@@ -208,7 +208,7 @@ class _Printer:
         client: the connection to the server.
     """
 
-    def __init__(self, settings: Settings, output: BinaryIO) -> None:
+    def __init__(self, settings: SparkSettings, output: BinaryIO) -> None:
         self._settings = settings
         self._output = output
         self._render = _render(settings)
@@ -281,12 +281,12 @@ def _acknowledge(client: Client | HAClient, batch: list[Message]) -> None:
             ) from None
 
 
-def _header_options(settings: Settings) -> list[str]:
+def _header_options(settings: SparkSettings) -> list[str]:
     """Return the options for header fields that the server sends on request only."""
     return ["timestamp"] if settings.json or has_tag(settings.format, "timestamp") else []
 
 
-def _render(settings: Settings) -> Render:
+def _render(settings: SparkSettings) -> MessageRenderer:
     if settings.json and settings.format is not None:
         raise UsageError("-json and -format exclude each other: give one of them")
     return as_json if settings.json else compile_format(settings.format)

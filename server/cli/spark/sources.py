@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
-from amperage.client.limits import LARGEST_BODY
+from amperage.client.limits import MAX_BODY_SIZE
 from server.log.template import printable
 
 _READ_SIZE: Final = 256 * 1024
@@ -19,22 +19,22 @@ _STANDARD_INPUT: Final = 0
 _BODY_SHOWN: Final = 80
 """Bytes of a message that a warning quotes."""
 
-Batches = Iterator[list[bytes]]
+MessageBatches = Iterator[list[bytes]]
 """Batches of messages, as they become available."""
 
 
-class SourceError(Exception):
+class MessageSourceError(Exception):
     """The messages cannot be read; the text has the reason."""
 
 
-class Readable(Protocol):
+class ByteStream(Protocol):
     """A binary stream that returns available bytes without waiting for more."""
 
     def read1(self, size: int = ..., /) -> bytes:
         """Read up to size bytes, waiting only for the first."""
 
 
-def read_messages(path: str | None, delimiter: int) -> Batches:
+def read_messages(path: str | None, delimiter: int) -> MessageBatches:
     """Yield messages in batches.
 
     Args:
@@ -47,18 +47,18 @@ def read_messages(path: str | None, delimiter: int) -> Batches:
     """
     count = 0
     for batch in _read_messages(path, bytes([delimiter])):
-        fitting = list(takewhile(lambda message: len(message) <= LARGEST_BODY, batch))
+        fitting = list(takewhile(lambda message: len(message) <= MAX_BODY_SIZE, batch))
         count += len(fitting)
         yield fitting
         if len(fitting) < len(batch):
-            raise SourceError(
+            raise MessageSourceError(
                 f"message {count + 1} of {path or 'standard input'} has"
-                f" {len(batch[len(fitting)])} bytes, expected {LARGEST_BODY} at most; is the"
+                f" {len(batch[len(fitting)])} bytes, expected {MAX_BODY_SIZE} at most; is the"
                 " delimiter the right one?"
             )
 
 
-def _read_messages(path: str | None, separator: bytes) -> Batches:
+def _read_messages(path: str | None, separator: bytes) -> MessageBatches:
     try:
         if path is None:
             with open(_STANDARD_INPUT, "rb", closefd=False) as stream:
@@ -71,10 +71,10 @@ def _read_messages(path: str | None, separator: bytes) -> Batches:
                 yield from split_messages(file, separator)
     except (OSError, zipfile.BadZipFile) as error:
         cause = getattr(error, "strerror", None) or error
-        raise SourceError(f"cannot read {path or 'standard input'}: {cause}") from None
+        raise MessageSourceError(f"cannot read {path or 'standard input'}: {cause}") from None
 
 
-def split_messages(stream: Readable, separator: bytes) -> Batches:
+def split_messages(stream: ByteStream, separator: bytes) -> MessageBatches:
     """Split a stream into messages; skip empty ones.
 
     Args:
@@ -105,14 +105,14 @@ def _is_zip(file: BinaryIO) -> bool:
     return start in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def _zip_messages(path: str, file: BinaryIO) -> Batches:
+def _zip_messages(path: str, file: BinaryIO) -> MessageBatches:
     """Yield the messages of a zip file: members 1, 2, 3 ... at its top level, each a message."""
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())
         numbers = range(1, len(names) + 1)
         missing = next((number for number in numbers if str(number) not in names), None)
         if missing is not None:
-            raise SourceError(
+            raise MessageSourceError(
                 f"{path} has no member {missing}: expected one message per member,"
                 f" named 1 to {len(names)}"
             )
@@ -121,11 +121,11 @@ def _zip_messages(path: str, file: BinaryIO) -> Batches:
 
 
 def paced(
-    batches: Batches,
+    batches: MessageBatches,
     rate: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Batches:
+) -> MessageBatches:
     """Yield messages one by one at a fixed rate.
 
     Short delays are caught up; after a pause of more than a second there is no burst.
@@ -148,7 +148,7 @@ def paced(
             due += 1 / rate
 
 
-def warn_of_invalid_json(batches: Batches, warn: Callable[[str], object]) -> Batches:
+def warn_of_invalid_json(batches: MessageBatches, warn: Callable[[str], object]) -> MessageBatches:
     """Pass messages on unchanged, and warn of the first one that is not valid JSON.
 
     The server accepts any body. A mistake in one would show only later, as a record without a key

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from server.engine.commands import subscribe
 from server.engine.commands.acks import acknowledge
 from server.engine.commands.as_of import with_point
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import (
-    AGGREGATING,
+    AGGREGATION_OPTIONS,
     check_entries,
     check_query_options,
     option_refusal,
@@ -36,14 +36,14 @@ from server.engine.commands.parsing.topic_selection import (
 from server.engine.commands.query import QueryCommand, tested
 from server.engine.queries.aggregate_query import (
     AggregateQuery,
-    Followed,
-    Gathering,
-    KnownGroups,
-    Ranked,
+    AggregateSubscriptionQuery,
+    GroupCollector,
+    GroupIterator,
+    GroupOrder,
 )
-from server.engine.queries.execution import Asked
+from server.engine.queries.execution import TopicQuery
 from server.engine.queries.page_query import PageQuery
-from server.expressions import ExpressionError, Kind, parse_fields, parse_identifiers, references
+from server.expressions import ExpressionError, ContextKind, parse_fields, parse_identifiers, references
 from server.expressions.topic_names import select_topics
 from server.message_types.base import BodyError
 from server.security.permissions import Permission
@@ -51,18 +51,18 @@ from server.storage.views.aggregation import check_fields
 from server.storage.views.projection import Projection
 from server.storage.views.terms import AggregationTerms
 from server.topics.subscriptions.entitlement_limits import permitted_fields
-from server.util.limits import MOST_COMPUTED_FIELDS
+from server.util.limits import MAX_COMPUTED_FIELDS
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import Querying, Subscribing
-    from server.engine.queries.page_query import Scan
+    from server.engine.commands.subscription_context import QuerySession, SubscribeSession
+    from server.engine.queries.page_query import RecordScan
     from server.expressions.tree import Field, Identifier, Reference
-    from server.storage.sow.history import PastPoint
+    from server.storage.sow.history import HistoryPoint
     from server.storage.sow.query.query import OpenQuery
-    from server.topics.sow_registry import Selected
-    from server.topics.subscriptions.aggregate_subscription import Aggregate
+    from server.topics.sow_registry import TopicSelection
+    from server.topics.subscriptions.aggregate_subscription import AggregateSubscription
     from server.topics.subscriptions.subscription import Subscription
 
 _LONGEST_PROJECTION: Final = 64 * 1024
@@ -71,26 +71,26 @@ _LONGEST_PROJECTION: Final = 64 * 1024
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
     """Return whether a command requests aggregation."""
-    return any(name in options for name in AGGREGATING)
+    return any(name in options for name in AGGREGATION_OPTIONS)
 
 
-def query(session: Querying, header: Header, options: Mapping[str, str]) -> None:
+def query(session: QuerySession, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
 
-    def begin(as_of: PastPoint | None) -> None:
+    def begin(as_of: HistoryPoint | None) -> None:
         command, found = open_query(session, header, options, as_of)
         acknowledge(session, header, "processed", query_id=command.query_id)
-        command.begin([Asked(found, command.presentation)])
+        command.begin([TopicQuery(found, command.presentation)])
 
     with_point(session, header, [_topic(session, header, options)], begin)
 
 
 def open_query(
-    session: Querying, header: Header, options: Mapping[str, str], as_of: PastPoint | None = None
+    session: QuerySession, header: Header, options: Mapping[str, str], as_of: HistoryPoint | None = None
 ) -> tuple[QueryCommand, AggregateQuery]:
     """Return a query for groups of a topic's records; nothing is sent yet.
 
@@ -111,18 +111,18 @@ def open_query(
     command = QueryCommand(session, header, terms, presentation)
     scan = _scan(command, topic, terms)
     ranked = _ranked(terms, aggregation)
-    found = AggregateQuery(Gathering(scan, groups), ranked, scan, groups.drop)
+    found = AggregateQuery(GroupCollector(scan, groups), ranked, scan, groups.drop)
     return command, found
 
 
-def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
+def query_and_subscribe(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records, and subscribe to their changes.
 
     Raises:
         CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
     """
     if header.bookmark is not None:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid command", "what begins at a bookmark cannot be aggregated, only what is now"
         )
     if "select" in options:
@@ -150,35 +150,35 @@ def query_and_subscribe(session: Subscribing, header: Header, options: Mapping[s
     if follower.page is None:
         scan = _scan(command, topic, terms)
         ranked = _ranked(terms, aggregation)
-        found = AggregateQuery(Gathering(scan, follower.groups), ranked, scan)
+        found = AggregateQuery(GroupCollector(scan, follower.groups), ranked, scan)
     else:
         groups = None
         if not follower.page.results.is_complete:
             groups = _all_groups(command, topic, terms, follower)
         inherit = subscribe.remember(session, subscription, from_before=True)
         found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
-    command.begin([Asked(Followed(found, follower), command.presentation)], sent=remember)
+    command.begin([TopicQuery(AggregateSubscriptionQuery(found, follower), command.presentation)], sent=remember)
 
 
 def _all_groups(
-    command: QueryCommand, topic: Selected, terms: QueryTerms, follower: Aggregate
-) -> Scan:
+    command: QueryCommand, topic: TopicSelection, terms: QueryTerms, follower: AggregateSubscription
+) -> RecordScan:
     """Return a scan of all groups for a page; groups of a replaced page are reused."""
     if follower.is_live:
-        return KnownGroups(follower.groups)
-    return Gathering(_scan(command, topic, terms), follower.groups)
+        return GroupIterator(follower.groups)
+    return GroupCollector(_scan(command, topic, terms), follower.groups)
 
 
 def _read(
-    session: Querying, header: Header, options: Mapping[str, str]
-) -> tuple[Selected, AggregationTerms, Mapping[str, str]]:
+    session: QuerySession, header: Header, options: Mapping[str, str]
+) -> tuple[TopicSelection, AggregationTerms, Mapping[str, str]]:
     """Read the terms of an aggregation.
 
     Returns:
         The topic, the aggregation, and the other options.
     """
     topic = _topic(session, header, options)
-    for name, other in zip(AGGREGATING, reversed(AGGREGATING), strict=True):
+    for name, other in zip(AGGREGATION_OPTIONS, reversed(AGGREGATION_OPTIONS), strict=True):
         if name not in options:
             raise option_refusal(other, f"it goes with the option {name}")
     message_type = session.engine.settings.message_types[session.message_type]
@@ -188,10 +188,10 @@ def _read(
     text = options["projection"]
     if len(text.encode(errors="surrogateescape")) > _LONGEST_PROJECTION:
         raise option_refusal("projection", f"it is longer than {_LONGEST_PROJECTION} bytes")
-    for name in AGGREGATING:
-        check_entries(name, options[name], MOST_COMPUTED_FIELDS)
+    for name in AGGREGATION_OPTIONS:
+        check_entries(name, options[name], MAX_COMPUTED_FIELDS)
     try:
-        fields = parse_fields(unbracketed("projection", text), Kind.PROJECTION, functions)
+        fields = parse_fields(unbracketed("projection", text), ContextKind.PROJECTION, functions)
     except ExpressionError as error:
         raise option_refusal("projection", str(error)) from None
     try:
@@ -216,12 +216,12 @@ def _read(
         check_fields(message_type, aggregation.projection)
     except BodyError as error:
         raise option_refusal("projection", str(error)) from None
-    rest = {name: value for name, value in options.items() if name not in AGGREGATING}
+    rest = {name: value for name, value in options.items() if name not in AGGREGATION_OPTIONS}
     rest["non_regex_topic"] = ""
     return topic, aggregation, rest
 
 
-def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Selected:
+def _topic(session: QuerySession, header: Header, options: Mapping[str, str]) -> TopicSelection:
     """Return the topic to aggregate; a regular expression that is its name counts as the name."""
     selector = read_topic(session, header, options)
     if selector.is_regex and is_name(session, selector):
@@ -238,7 +238,7 @@ def _topic(session: Querying, header: Header, options: Mapping[str, str]) -> Sel
 
 
 def _check_references(
-    session: Querying, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
+    session: QuerySession, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
 ) -> None:
     """Check that fields refer to the topic itself only, by whatever name."""
 
@@ -259,17 +259,17 @@ def _check_references(
         check("grouping", identifier.reference)
 
 
-def _scan(command: QueryCommand, topic: Selected, terms: QueryTerms) -> OpenQuery:
+def _scan(command: QueryCommand, topic: TopicSelection, terms: QueryTerms) -> OpenQuery:
     return command.matching(topic, restricted_to(terms.filter, terms.keys))
 
 
-def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> Ranked:
+def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> GroupOrder:
     start = terms.skip_n or 0
     stop = None if terms.top_n is None else start + terms.top_n
-    return Ranked(aggregation.message_type, terms.order_by, start, stop)
+    return GroupOrder(aggregation.message_type, terms.order_by, start, stop)
 
 
-def _follower(session: Querying, subscription: Subscription) -> Aggregate:
+def _follower(session: QuerySession, subscription: Subscription) -> AggregateSubscription:
     topic = records_topic(session, subscription.selector.text)
     assert topic is not None  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

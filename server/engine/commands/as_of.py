@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.wire.bookmarks import EPOCH, is_now, parse_moment
 from server.engine.commands.bookmark_subscribe import read_bookmark
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
-from server.storage.journal import BookmarkError, JournalUnreadable
-from server.storage.sow.history import PastPoint
+from server.storage.journal import BookmarkError, JournalUnreadableError
+from server.storage.sow.history import HistoryPoint
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.persisted_acks import Publisher
-    from server.storage.journal import Span
-    from server.topics.sow_registry import Selected
-    from server.topics.transaction_log import Place, TransactionLog
+    from server.engine.commands.persisted_acks import PublishSession
+    from server.storage.journal import LogSpan
+    from server.topics.sow_registry import TopicSelection
+    from server.topics.transaction_log import LogPosition, TransactionLog
 
 _NANOSECONDS: Final = 1000  # in a microsecond
 
 
 def with_point(
-    session: Publisher,
+    session: PublishSession,
     header: Header,
-    topics: Sequence[Selected],
-    query: Callable[[PastPoint | None], None],
+    topics: Sequence[TopicSelection],
+    query: Callable[[HistoryPoint | None], None],
 ) -> None:
     """Call a query when the point that it requests is known.
 
@@ -53,31 +53,31 @@ def with_point(
         return
     moment = 0 if text == EPOCH else parse_moment(text)
     if moment is not None:
-        query(PastPoint(moment))
+        query(HistoryPoint(moment))
         return
     _look_up(session, header, text, topics, query)
 
 
 def _look_up(
-    session: Publisher,
+    session: PublishSession,
     header: Header,
     text: str,
-    topics: Sequence[Selected],
-    query: Callable[[PastPoint | None], None],
+    topics: Sequence[TopicSelection],
+    query: Callable[[HistoryPoint | None], None],
 ) -> None:
     log = session.engine.transaction_log
     journaled = all(session.find_topic(topic.keeper.name).is_journaled for topic in topics)
     if log is None or not journaled:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid bookmark",
             f"{text!r}: expected a moment like 20260102T123500Z; the messages of the topic are not "
             "in a transaction log, where they could be found by their bookmarks",
         )
     request = read_bookmark(header)
     if request.ends:
-        raise CommandRefused("invalid bookmark", f"{text!r}: expected one point in time, no range")
+        raise CommandRefusedError("invalid bookmark", f"{text!r}: expected one point in time, no range")
 
-    def found(place: Place) -> None:
+    def found(place: LogPosition) -> None:
         if not session.is_open:
             return
         if isinstance(place, BookmarkError):
@@ -85,24 +85,24 @@ def _look_up(
             return
         try:
             query(point_of(log, place))
-        except CommandRefused as refusal:
+        except CommandRefusedError as refusal:
             refuse(session, header, refusal.reason, refusal.detail)
 
     log.look_up(session.number, request, "fail", found)
 
 
-def point_of(log: TransactionLog, place: Span) -> PastPoint:
+def point_of(log: TransactionLog, place: LogSpan) -> HistoryPoint:
     """Return the point behind which a part of the log begins.
 
     Raises:
         CommandRefused: the log cannot be read at the moment.
     """
     if place.not_before:
-        return PastPoint(place.not_before * _NANOSECONDS)
+        return HistoryPoint(place.not_before * _NANOSECONDS)
     try:
         recorded = log.moment_of(place.after)
-    except JournalUnreadable as problem:
-        raise CommandRefused(
+    except JournalUnreadableError as problem:
+        raise CommandRefusedError(
             "bookmark not found", f"the transaction log cannot be read: {problem}"
         ) from None
-    return PastPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)
+    return HistoryPoint(0 if recorded is None else recorded * _NANOSECONDS, place.after)

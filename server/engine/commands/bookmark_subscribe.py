@@ -13,11 +13,11 @@ from amperage.wire.bookmarks import is_now
 from amperage.wire.header import Header
 from config_schema.units import UnitError, parse_interval
 from server.engine.commands.acks import acknowledge, failure, success, wants
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.memory_account import memory_of
 from server.engine.commands.parsing.options import (
-    QUERYING,
+    QUERY_COMMANDS,
     check_replay_options,
     option_refusal,
     read_conflation,
@@ -29,21 +29,21 @@ from server.engine.commands.parsing.topic_selection import (
     require_topic,
     restricted_to,
 )
-from server.engine.replays.rate_limiter import RateTerms, parse_rate
-from server.engine.replays.replay import Company, Replay, ReplayTerms, read_for
-from server.engine.replays.replay_clock import Timeline
+from server.engine.replays.rate_limiter import ReplayRate, parse_rate
+from server.engine.replays.replay import ReplayGroupKey, Replay, ReplayTerms, read_for
+from server.engine.replays.replay_clock import ReplayClock
 from server.security.permissions import Permission
-from server.storage.journal import BookmarkError, NotFound, parse_bookmark
+from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
 from server.topics.subscriptions.delivery.conflation import Conflater
 from server.topics.subscriptions.subscription import Subscription
-from server.util.limits import MOST_BOOKMARKS
+from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import Subscribing
+    from server.engine.commands.subscription_context import SubscribeSession
     from server.expressions.topic_names import TopicSelector
     from server.storage.journal import BookmarkRequest
     from server.topics.subscriptions.subscription import PageTerms
-    from server.topics.transaction_log import Place
+    from server.topics.transaction_log import LogPosition
 
 _NOT_FOUND: Final = ("epoch", "now", "fail")
 _NOT_LIVE: Final = ("rate", "rate_max_gap", "pause", "resume")
@@ -51,7 +51,7 @@ _NOT_WITH_DELETIONS: Final = ("live", "conflation", "select")
 _NANOSECONDS: Final = 1e9
 
 
-def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
+def is_replayed(session: SubscribeSession, selector: TopicSelector) -> bool:
     """Return whether a subscription with a bookmark has anything to replay.
 
     A regular expression selects the topics that are in the transaction log.
@@ -62,7 +62,7 @@ def is_replayed(session: Subscribing, selector: TopicSelector) -> bool:
 
 
 def make_subscription(
-    session: Subscribing,
+    session: SubscribeSession,
     header: Header,
     options: Mapping[str, str],
     selector: TopicSelector,
@@ -101,8 +101,8 @@ def make_subscription(
     read_not_found(options)
     has_keys = selector.is_regex or bool(engine.stores.select(session.message_type, selector))
     conflation = read_conflation(options, keys_needed=not has_keys)
-    timeline = None if conflation is None else Timeline(engine.clock)
-    queries = header.command in QUERYING
+    timeline = None if conflation is None else ReplayClock(engine.clock)
+    queries = header.command in QUERY_COMMANDS
     terms = ReplayTerms(
         None if queries else _most(header),
         _rate(options),
@@ -155,7 +155,7 @@ def make_subscription(
 
 
 def wants_deletions(
-    session: Subscribing, header: Header, options: Mapping[str, str], selector: TopicSelector
+    session: SubscribeSession, header: Header, options: Mapping[str, str], selector: TopicSelector
 ) -> bool:
     """Return whether a command requests notices of deleted records.
 
@@ -170,7 +170,7 @@ def wants_deletions(
     barred = [name for name in _NOT_WITH_DELETIONS if name in options]
     if barred:
         raise option_refusal("deletions", f"it does not go with option {barred[0]}")
-    if header.command in QUERYING:
+    if header.command in QUERY_COMMANDS:
         raise option_refusal("deletions", "it is for replays that begin without a query")
     if header.filter is not None:
         raise option_refusal(
@@ -181,7 +181,7 @@ def wants_deletions(
     return True
 
 
-def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelector:
+def replayed_topics(session: SubscribeSession, selector: TopicSelector) -> TopicSelector:
     """Return the topics to replay; for a queue, the topics that feed it.
 
     Source: AMPS User Guide, Bookmark Subscriptions to Queues.
@@ -194,7 +194,7 @@ def replayed_topics(session: Subscribing, selector: TopicSelector) -> TopicSelec
 
 
 def begin(
-    session: Subscribing, header: Header, options: Mapping[str, str], subscription: Subscription
+    session: SubscribeSession, header: Header, options: Mapping[str, str], subscription: Subscription
 ) -> None:
     """Begin the replay of a placed subscription, once its bookmark is found.
 
@@ -208,7 +208,7 @@ def begin(
     assert log is not None  # noqa: S101 - see is_replayed
     assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
 
-    def found(place: Place) -> None:
+    def found(place: LogPosition) -> None:
         if session.subscriptions.get(subscription.sub_id) is not subscription:
             return  # it has ended, or has been replaced
         if isinstance(place, BookmarkError):
@@ -245,7 +245,7 @@ def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
     return f"places=[{','.join(places)}]" if places and "places" in options else None
 
 
-def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
+def pause_or_resume(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> bool:
     """Pause or resume the bookmark subscriptions that a command names, if it requests that.
 
     Returns:
@@ -263,7 +263,7 @@ def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, 
     for sub_id in ids:
         subscription = session.subscriptions.get(sub_id)
         if subscription is None or not isinstance(subscription.replay, Replay):
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "invalid subscription id",
                 f"this connection has no bookmark subscription {sub_id!r} to pause or resume",
             )
@@ -274,7 +274,7 @@ def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, 
             )
         replays.append(subscription.replay)
     if not replays:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid subscription id", "the command does not name the subscriptions (header sub_id)"
         )
     acknowledge(session, header, "processed", sub_id=header.sub_id)
@@ -288,7 +288,7 @@ def pause_or_resume(session: Subscribing, header: Header, options: Mapping[str, 
 
 def _resume(replays: Iterable[Replay]) -> None:
     """Resume replays where they were paused; those that can share reads are read for together."""
-    groups: dict[Company, list[Replay]] = {}
+    groups: dict[ReplayGroupKey, list[Replay]] = {}
     for replay in replays:
         company = replay.unpause()
         if company is not None:
@@ -304,18 +304,18 @@ def read_bookmark(header: Header) -> BookmarkRequest:
         CommandRefused: it is invalid.
     """
     text = header.bookmark or ""
-    if text.count(",") >= MOST_BOOKMARKS:
-        raise CommandRefused(
+    if text.count(",") >= MAX_BOOKMARKS:
+        raise CommandRefusedError(
             "invalid bookmark",
-            f"{text.count(',') + 1} bookmarks: expected no more than {MOST_BOOKMARKS}",
+            f"{text.count(',') + 1} bookmarks: expected no more than {MAX_BOOKMARKS}",
         )
     try:
         return parse_bookmark(text)
     except BookmarkError as error:
-        raise CommandRefused("invalid bookmark", str(error)) from None
+        raise CommandRefusedError("invalid bookmark", str(error)) from None
 
 
-def read_not_found(options: Mapping[str, str]) -> NotFound:
+def read_not_found(options: Mapping[str, str]) -> MissingBookmarkPolicy:
     """Read the action to take when a bookmark is not found.
 
     Raises:
@@ -324,20 +324,20 @@ def read_not_found(options: Mapping[str, str]) -> NotFound:
     not_found = options.get("bookmark_not_found", "now").lower()
     if not_found not in _NOT_FOUND:
         raise option_refusal("bookmark_not_found", "expected epoch, now or fail")
-    return cast(NotFound, not_found)
+    return cast(MissingBookmarkPolicy, not_found)
 
 
 def _most(header: Header) -> int | None:
     if header.top_n is None:
         return None
     if header.top_n < 1 or is_now(header.bookmark or ""):
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid option", "top_n is a number of messages to replay, and 0|1| replays none"
         )
     return header.top_n
 
 
-def _rate(options: Mapping[str, str]) -> RateTerms | None:
+def _rate(options: Mapping[str, str]) -> ReplayRate | None:
     text = options.get("rate")
     if text is None:
         if "rate_max_gap" in options:

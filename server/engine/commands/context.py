@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from server.engine.replays import replay_client
-from server.topics.subscriptions.client import Client
-from server.topics.system.audit import Party
+from server.topics.subscriptions.client import ClientIdentity
+from server.topics.system.audit import AuditParty
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LogonOptions:
+class SessionLogonOptions:
     """The options of a client's logon.
 
     Attributes:
@@ -41,7 +41,7 @@ class LogonOptions:
     correlation_id: str = ""
 
 
-class Surroundings(replay_client.Surroundings, Protocol):
+class CommandEngine(replay_client.ReplayEngine, Protocol):
     """The interface of the engine that all commands use."""
 
     @property
@@ -65,7 +65,7 @@ class Surroundings(replay_client.Surroundings, Protocol):
         """Publishes client status messages."""
 
 
-class Answered(Protocol):
+class AckRecipient(Protocol):
     """A connection that receives acks."""
 
     @property
@@ -80,7 +80,7 @@ class Answered(Protocol):
         """Send a message without a body."""
 
 
-class Sender(Answered, Client, Protocol):
+class CommandSession(AckRecipient, ClientIdentity, Protocol):
     """A connection that has sent a command.
 
     Attributes:
@@ -90,7 +90,7 @@ class Sender(Answered, Client, Protocol):
     command: str
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> CommandEngine:
         """The engine that it belongs to."""
 
     @property
@@ -98,11 +98,11 @@ class Sender(Answered, Client, Protocol):
         """True once its client is logged on."""
 
     @property
-    def party(self) -> Party:
+    def party(self) -> AuditParty:
         """The identity of the peer, for the log."""
 
     @property
-    def options(self) -> LogonOptions:
+    def options(self) -> SessionLogonOptions:
         """The options of its client's logon."""
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
-from server.security.deferred import Pending
+from server.security.deferred import AnswerFuture
 
-Steps: TypeAlias = Iterator[bool | Pending[Any]]
+CommandSteps: TypeAlias = Iterator[bool | AnswerFuture[Any]]
 """A command in steps.
 
 Each step returns whether the next one may follow at once, or has to wait a little; or it returns
@@ -15,7 +15,7 @@ a pending value to wait for.
 """
 
 
-class Waiting(Protocol):
+class PendingInput(Protocol):
     """An input buffer: commands received from a peer and not executed yet."""
 
     @property
@@ -26,7 +26,7 @@ class Waiting(Protocol):
     def is_lost(self) -> bool:
         """True if the peer has disconnected before all its commands were executed."""
 
-    def finish(self, steps: Steps) -> None:
+    def finish(self, steps: CommandSteps) -> None:
         """Execute no other command before the current one is done.
 
         Args:

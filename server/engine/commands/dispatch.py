@@ -23,42 +23,42 @@ from server.engine.commands import (
     unsubscribe,
 )
 from server.engine.commands.acks import NOT_READABLE, acknowledge, acks_among
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.memory_account import check_memory
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 from server.util.limits import (
-    MOST_ACKS,
-    MOST_IDS,
-    MOST_KEYS,
-    MOST_KEYS_OF_SUBSCRIPTION,
-    MOST_OPTIONS,
-    MOST_ORDER_TERMS,
-    MOST_SUBSCRIPTIONS,
+    MAX_ACK_TYPES,
+    MAX_SUBSCRIPTION_IDS,
+    MAX_SOW_KEYS,
+    MAX_SUBSCRIPTION_SOW_KEYS,
+    MAX_OPTIONS_LENGTH,
+    MAX_ORDER_TERMS,
+    MAX_SUBSCRIPTIONS,
 )
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.publish_batches import PublishRuns
-    from server.engine.commands.queue_ack_fast_path import PlainAcks
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.publish_batches import PublishBatcher
+    from server.engine.commands.queue_ack_fast_path import AckHeaderCache
     from server.topics.subscriptions.subscription import Subscription
 
 
-class Surroundings(subscription_context.Surroundings, logon.Surroundings, Protocol):
+class DispatchEngine(subscription_context.SubscriptionEngine, logon.LogonEngine, Protocol):
     """The interface of the engine that all commands use."""
 
 
-class Connection(
-    subscription_context.Subscribing,
-    unsubscribe.Unsubscribing,
-    heartbeat.Beating,
-    logon.Arriving,
+class DispatchSession(
+    subscription_context.SubscribeSession,
+    unsubscribe.UnsubscribeSession,
+    heartbeat.HeartbeatSession,
+    logon.LogonSession,
     Protocol,
 ):
     """The interface of a connection that all commands use."""
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> DispatchEngine:
         """The engine that it belongs to."""
 
     @property
@@ -74,23 +74,23 @@ class Connection(
         """Bytes charged to its subscriptions and queries."""
 
     @property
-    def runs(self) -> PublishRuns:
+    def runs(self) -> PublishBatcher:
         """Its fast path for publishes, in batches."""
 
     @property
-    def plain_acks(self) -> PlainAcks:
+    def plain_acks(self) -> AckHeaderCache:
         """Its fast path for acknowledgements, without decoding."""
 
 
-Handler = Callable[["Connection", Header, bytes], "Steps | None"]
+CommandHandler = Callable[["DispatchSession", Header, bytes], "CommandSteps | None"]
 """Executes a command, or returns the steps to execute it, where that may take long."""
 
-BEFORE_LOGON: Final[Mapping[str, Handler]] = {
+BEFORE_LOGON: Final[Mapping[str, CommandHandler]] = {
     "heartbeat": heartbeat.handle,
     "logon": logon.handle,
 }
 
-AFTER_LOGON: Final[Mapping[str, Handler]] = {
+AFTER_LOGON: Final[Mapping[str, CommandHandler]] = {
     "publish": publish.handle,
     "p": publish.handle,
     "delta_publish": publish.handle,
@@ -119,7 +119,7 @@ _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
-def execute(session: Connection, header: Header, body: bytes, exact_header: bytes | None) -> None:
+def execute(session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None) -> None:
     """Execute a command of a session, or refuse it.
 
     Args:
@@ -145,11 +145,11 @@ def execute(session: Connection, header: Header, body: bytes, exact_header: byte
             raise _unknown(header)
         if steps is not None and next(steps, None) is not None:
             session.intake.finish(_finish(session, header, steps))
-    except (CommandRefused, StoreError) as error:
+    except (CommandRefusedError, RecordStoreError) as error:
         _answer(session, header, error)
 
 
-def _has_heard(session: Connection) -> None:
+def _has_heard(session: DispatchSession) -> None:
     """Record that a publisher has received its logon's refusals: it has sent a command since."""
     told, session.told = session.told, ()
     log = session.engine.transaction_log
@@ -157,23 +157,23 @@ def _has_heard(session: Connection) -> None:
         log.refusals.heard(session.client_hash, told)
 
 
-def _execute_instead_of_logon(session: Connection, header: Header, body: bytes) -> Steps:
+def _execute_instead_of_logon(session: DispatchSession, header: Header, body: bytes) -> CommandSteps:
     yield from logon.log_on_implicitly(session)
     steps = _execute_after_logon(session, header, body, None)
     if steps is not None:
         yield from steps
 
 
-def _finish(session: Connection, header: Header, steps: Steps) -> Steps:
+def _finish(session: DispatchSession, header: Header, steps: CommandSteps) -> CommandSteps:
     """Execute the remaining steps of a command, or refuse it after all."""
     try:
         yield from steps
-    except (CommandRefused, StoreError) as error:
+    except (CommandRefusedError, RecordStoreError) as error:
         _answer(session, header, error)
 
 
-def _answer(session: Connection, header: Header, error: CommandRefused | StoreError) -> None:
-    if isinstance(error, StoreError):
+def _answer(session: DispatchSession, header: Header, error: CommandRefusedError | RecordStoreError) -> None:
+    if isinstance(error, RecordStoreError):
         refuse(session, header, NOT_READABLE, str(error))
         return
     refuse(session, header, error.reason, error.detail)
@@ -182,16 +182,16 @@ def _answer(session: Connection, header: Header, error: CommandRefused | StoreEr
 
 
 def _execute_after_logon(
-    session: Connection, header: Header, body: bytes, exact_header: bytes | None
-) -> Steps | None:
+    session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None
+) -> CommandSteps | None:
     handler = AFTER_LOGON.get(header.command)
     if handler is None:
         if header.command in BEFORE_LOGON:
-            raise CommandRefused("already logged on", "a connection can log on only once")
+            raise CommandRefusedError("already logged on", "a connection can log on only once")
         raise _unknown(header)
     if session.intake.is_lost and handler in _FOR_THE_PEER_ALONE:
         return None
-    has_enough = len(session.subscriptions) >= MOST_SUBSCRIPTIONS
+    has_enough = len(session.subscriptions) >= MAX_SUBSCRIPTIONS
     if handler is subscribe.handle and not has_enough and subscribe.repeat(session, header):
         return None
     acknowledge(session, header, "received")
@@ -207,7 +207,7 @@ def _execute_after_logon(
     return steps
 
 
-def _remember(session: Connection, header: Header, exact_header: bytes) -> None:
+def _remember(session: DispatchSession, header: Header, exact_header: bytes) -> None:
     """Remember a plain header for the fast path of publishes or acknowledgements."""
     handler = AFTER_LOGON[header.command]
     if handler is publish.handle:
@@ -225,49 +225,49 @@ def _refuse_long_lists(header: Header) -> None:
     Raises:
         CommandRefused: it has more.
     """
-    most_keys = MOST_KEYS_OF_SUBSCRIPTION if "subscribe" in header.command else MOST_KEYS
+    most_keys = MAX_SUBSCRIPTION_SOW_KEYS if "subscribe" in header.command else MAX_SOW_KEYS
     for name, text, most in (
         ("sow_keys", header.sow_keys, most_keys),
-        ("sub_id", header.sub_id, MOST_IDS),
-        ("query_id", header.query_id, MOST_IDS),
-        ("orderby", header.order_by, MOST_ORDER_TERMS),
-        ("ack type", header.acks, MOST_ACKS),
+        ("sub_id", header.sub_id, MAX_SUBSCRIPTION_IDS),
+        ("query_id", header.query_id, MAX_SUBSCRIPTION_IDS),
+        ("orderby", header.order_by, MAX_ORDER_TERMS),
+        ("ack type", header.acks, MAX_ACK_TYPES),
     ):
         if text is not None and len(text) > most and text.count(",") >= most:
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "limit exceeded",
                 f"header {name} has {text.count(',') + 1} entries: expected no more than {most}",
             )
-    if header.options is not None and len(header.options) > MOST_OPTIONS:
-        raise CommandRefused(
+    if header.options is not None and len(header.options) > MAX_OPTIONS_LENGTH:
+        raise CommandRefusedError(
             "limit exceeded",
-            f"the options are longer than {MOST_OPTIONS} characters",
+            f"the options are longer than {MAX_OPTIONS_LENGTH} characters",
         )
 
 
-def _refuse_more_subscriptions(session: Connection, header: Header) -> None:
+def _refuse_more_subscriptions(session: DispatchSession, header: Header) -> None:
     """Refuse a subscription beyond the limit, unless it replaces another.
 
     Raises:
         CommandRefused: it does not.
     """
     if header.sub_id not in session.subscriptions:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "limit exceeded",
-            f"a connection may have {MOST_SUBSCRIPTIONS} subscriptions: use fewer with regular"
+            f"a connection may have {MAX_SUBSCRIPTIONS} subscriptions: use fewer with regular"
             " expressions or filters, or more connections",
         )
 
 
-def _unknown(header: Header) -> CommandRefused:
-    return CommandRefused(
+def _unknown(header: Header) -> CommandRefusedError:
+    return CommandRefusedError(
         "unknown command",
         f"{header.command!r} is no command of the amps protocol",
         disconnect="unknown command",
     )
 
 
-def _trace(session: Connection, header: Header, body: bytes) -> None:
+def _trace(session: DispatchSession, header: Header, body: bytes) -> None:
     log = session.engine.log
     message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
     if log.enabled(message_id):

@@ -1,7 +1,7 @@
 """The refusal of a command."""
 
 
-class CommandRefused(Exception):
+class CommandRefusedError(Exception):
     """A command cannot be executed; its sender is told, no other client is affected.
 
     Attributes:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.header import Header, command_name
 from server.engine.commands.acks import fail, failure, wants
-from server.engine.commands.errors import CommandRefused
-from server.storage.journal import JournalUnavailable
-from server.topics.rejected_sequences import RefusedBeforeError
+from server.engine.commands.errors import CommandRefusedError
+from server.storage.journal import JournalUnavailableError
+from server.topics.rejected_sequences import RejectedSequenceError
 from server.topics.sow_topic import REASONS
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import Publisher
+    from server.engine.commands.persisted_acks import PublishSession
 
 
-def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None:
+def refuse(session: PublishSession, header: Header, reason: str, detail: str) -> None:
     """Report to the client that sent a command, and in the log, why it is not executed.
 
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
@@ -58,7 +58,7 @@ def refuse(session: Publisher, header: Header, reason: str, detail: str) -> None
         session.engine.audit.complain("02-0001", session.party, **entry)
 
 
-def refuse_duplicate(session: Publisher, header: Header) -> None:
+def refuse_duplicate(session: PublishSession, header: Header) -> None:
     """Refuse a recorded command, if its publisher has sent it before.
 
     Raises:
@@ -68,5 +68,5 @@ def refuse_duplicate(session: Publisher, header: Header) -> None:
     if log is not None and header.sequence:
         try:
             log.refuse_duplicate(session.client_hash, header.sequence)
-        except (DuplicateError, RefusedBeforeError, JournalUnavailable) as error:
-            raise CommandRefused(REASONS[type(error)], str(error)) from None
+        except (DuplicateError, RejectedSequenceError, JournalUnavailableError) as error:
+            raise CommandRefusedError(REASONS[type(error)], str(error)) from None

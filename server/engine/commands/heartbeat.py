@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Final, Protocol
 from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from server.engine.commands.acks import acknowledge
-from server.engine.commands.context import Sender
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.context import CommandSession
+from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Waiting
+    from server.engine.commands.continuation import PendingInput
 
 _LEAST_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
-class Beating(Sender, Protocol):
+class HeartbeatSession(CommandSession, Protocol):
     """A connection with a heartbeat.
 
     Attributes:
         pulse: the heartbeat.
     """
 
-    pulse: Pulse
+    pulse: HeartbeatTimer
 
     @property
-    def intake(self) -> Waiting:
+    def intake(self) -> PendingInput:
         """Its input buffer."""
 
 
-def handle(session: Beating, header: Header, _body: bytes) -> None:
+def handle(session: HeartbeatSession, header: Header, _body: bytes) -> None:
     """Start or stop the heartbeat timer, or acknowledge the client's heartbeat.
 
     Clients may do so before they log on: clients that disconnect stop their heartbeats first, in
@@ -52,19 +52,19 @@ def handle(session: Beating, header: Header, _body: bytes) -> None:
     if action == "start":
         seconds = _seconds(interval)
         session.pulse.stop()
-        session.pulse = Pulse(session, seconds, (header.grace_period or 0) / 1000)
+        session.pulse = HeartbeatTimer(session, seconds, (header.grace_period or 0) / 1000)
         session.pulse.start()
     elif action == "stop":
         session.pulse.stop()
     elif action != "beat":
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid option",
             f"{header.options!r}: expected beat, stop, or start and seconds: start,5",
         )
     acknowledge(session, header, "processed")
 
 
-class Pulse:
+class HeartbeatTimer:
     """The heartbeat timer of one connection.
 
     Args:
@@ -76,7 +76,7 @@ class Pulse:
 
     __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
 
-    def __init__(self, session: Beating, interval: float, grace: float = 0.0) -> None:
+    def __init__(self, session: HeartbeatSession, interval: float, grace: float = 0.0) -> None:
         self._session = session
         self._interval = interval
         self._patience = max(2 * interval + max(_LEAST_GRACE, interval / 2), interval + grace)
@@ -127,7 +127,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 86_400:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid option", f"{text!r} is no heartbeat interval, expected seconds up to a day"
         )
     return seconds

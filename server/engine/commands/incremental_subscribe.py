@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.expressions.regex.budget import TooCostlyError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from server.engine.commands.subscription_context import Subscribing
+    from server.engine.commands.subscription_context import SubscribeSession
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic_table import TopicTable
 
 
 def attach_in_steps(
-    session: Subscribing, subscription: Subscription, behind: list[bytes]
+    session: SubscribeSession, subscription: Subscription, behind: list[bytes]
 ) -> Generator[bool, None, None]:
     """Attach a subscription that is about to be placed, if that takes long.
 
@@ -47,14 +47,14 @@ def attach_in_steps(
             yield True
         is_done = True
     except TooCostlyError as error:
-        raise CommandRefused("bad regex topic", str(error)) from None
+        raise CommandRefusedError("bad regex topic", str(error)) from None
     finally:
         behind += place.withdraw()
         if not is_done:
-            session.engine.turns.start(_Detaching(session.client_name, topics, subscription))
+            session.engine.turns.start(_DetachTask(session.client_name, topics, subscription))
 
 
-class _Detaching:
+class _DetachTask:
     """Detaches a subscription that was attached to some topics but will not be placed.
 
     Args:
@@ -70,11 +70,11 @@ class _Detaching:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return self._client, "subscribe"
 
     def step(self) -> bool:
-        """See `Sliced.step`."""
+        """See `EngineTask.step`."""
         if self._topics.detach_some(self._subscription):
             return True
         self._topics.unsubscribe(self._subscription)

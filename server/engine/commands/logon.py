@@ -9,22 +9,22 @@ from amperage.wire.header import Header
 from config_schema.version import AMPS_VERSION
 from server.engine.commands import context
 from server.engine.commands.acks import NOT_STORED, acknowledge, failure, wants
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import read_logon_options
-from server.security.authentication import Admission, Credentials, Limited, Origin
-from server.security.deferred import decided, when_decided
+from server.security.authentication import Admission, LogonCredentials, ChallengeLimit, LogonOrigin
+from server.security.deferred import decided, on_answer
 from server.security.permissions import Permission
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from server.engine.commands.continuation import Steps
-    from server.security.authentication import Authenticator, Challenge, Exchange
-    from server.security.deferred import Pending
+    from server.engine.commands.continuation import CommandSteps
+    from server.security.authentication import LogonAuthenticator, Challenge, LogonExchange
+    from server.security.deferred import AnswerFuture
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
-    from server.storage.journal.sequence_gaps import Pairs
-    from server.topics.system.audit import Party
+    from server.storage.journal.sequence_gaps import SequenceRanges
+    from server.topics.system.audit import AuditParty
 
 
 _TOLD_AGAIN: Final = (
@@ -38,7 +38,7 @@ _PATIENCE: Final = 1.0
 """Seconds that a logon waits at most for another connection with its name to close."""
 
 
-class Entrance(Protocol):
+class LogonContext(Protocol):
     """The logon settings of the transport that a connection uses."""
 
     @property
@@ -50,7 +50,7 @@ class Entrance(Protocol):
         """The transport's only message type; None when the logon chooses."""
 
     @property
-    def authenticator(self) -> Authenticator:
+    def authenticator(self) -> LogonAuthenticator:
         """The authenticator, which decides on logons."""
 
     @property
@@ -66,14 +66,14 @@ class Entrance(Protocol):
         """The name of the authentication module."""
 
 
-class Coming(Protocol):
+class LogonInput(Protocol):
     """The input buffer of a connection: bytes received and not executed yet."""
 
     def close_when_done(self, reason: str) -> None:
         """Disconnect the connection when all that has been read of it is executed."""
 
 
-class Holder(Protocol):
+class ClientNameHolder(Protocol):
     """A connection that holds a client name which another connection claims."""
 
     @property
@@ -81,7 +81,7 @@ class Holder(Protocol):
         """True while the connection is served."""
 
     @property
-    def intake(self) -> Coming:
+    def intake(self) -> LogonInput:
         """Its input buffer."""
 
     @property
@@ -92,14 +92,14 @@ class Holder(Protocol):
         """Disconnect the connection."""
 
 
-class Surroundings(context.Surroundings, Protocol):
+class LogonEngine(context.CommandEngine, Protocol):
     """The interface of the engine that logons need besides."""
 
-    def client(self, name: str) -> Holder | None:
+    def client(self, name: str) -> ClientNameHolder | None:
         """Return the connection that logged on last under a name, if it is still there."""
 
 
-class Arriving(context.Sender, Protocol):
+class LogonSession(context.CommandSession, Protocol):
     """A connection that logs on.
 
     Attributes:
@@ -111,19 +111,19 @@ class Arriving(context.Sender, Protocol):
 
     user: str
     permissions: Permissions
-    exchange: Exchange | None
-    told: Pairs
+    exchange: LogonExchange | None
+    told: SequenceRanges
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> LogonEngine:
         """The engine that it belongs to."""
 
     @property
-    def entrance(self) -> Entrance:
+    def entrance(self) -> LogonContext:
         """The transport that it came in through."""
 
     @property
-    def party(self) -> Party:
+    def party(self) -> AuditParty:
         """Its identity, for the audit trail."""
 
     def log_on(
@@ -131,7 +131,7 @@ class Arriving(context.Sender, Protocol):
         client_name: str,
         message_type: str,
         version: str = "",
-        options: context.LogonOptions | None = None,
+        options: context.SessionLogonOptions | None = None,
     ) -> None:
         """Record the client's identity; from now on it may send commands."""
 
@@ -146,7 +146,7 @@ class Arriving(context.Sender, Protocol):
         """
 
 
-def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
+def handle(session: LogonSession, header: Header, _body: bytes) -> CommandSteps:
     """Log a connection on (AMPS Command Reference, logon command).
 
     The ack has the number up to which the publisher's messages are persisted, wherever they have to
@@ -205,7 +205,7 @@ def handle(session: Arriving, header: Header, _body: bytes) -> Steps:
     )
 
 
-def _tell_again(session: Arriving, untold: Pairs) -> Steps:
+def _tell_again(session: LogonSession, untold: SequenceRanges) -> CommandSteps:
     """Report to a publisher the numbers that are not stored, before it takes them for stored.
 
     A publisher waits for the ack of its logon before it goes on, so its next command proves that it
@@ -226,7 +226,7 @@ def _numbers(pair: tuple[int, int]) -> range:
     return range(first, last + 1)
 
 
-def _claim_name(session: Arriving, client_name: str) -> Steps:
+def _claim_name(session: LogonSession, client_name: str) -> CommandSteps:
     """Claim a client name, which identifies the client in a transaction log, for one connection.
 
     A connection that has the name is closed as soon as everything read of it is executed: its
@@ -240,11 +240,11 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
     if engine.transaction_log is None:
         return
     until = engine.clock.steady() + _PATIENCE
-    told: Holder | None = None
+    told: ClientNameHolder | None = None
     while (holder := engine.client(client_name)) is not None:
         is_late = engine.clock.steady() >= until
         if holder.is_open and holder.user != session.user:
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "name in use",
                 f"another user is logged on as {client_name!r}",
                 disconnect="name in use",
@@ -260,7 +260,7 @@ def _claim_name(session: Arriving, client_name: str) -> Steps:
             yield False
 
 
-def log_on_implicitly(session: Arriving) -> Steps:
+def log_on_implicitly(session: LogonSession) -> CommandSteps:
     """Log on a connection that sent another command first, where the transport allows it.
 
     Raises:
@@ -268,11 +268,11 @@ def log_on_implicitly(session: Arriving) -> Steps:
     """
     message_type = session.entrance.message_type or ""
     origin = _origin(session, session.connection_name, message_type)
-    admission = yield from _admit(session, Credentials("", "", explicit=False, origin=origin))
+    admission = yield from _admit(session, LogonCredentials("", "", explicit=False, origin=origin))
     if admission.challenge is not None:
-        raise CommandRefused("auth failure", "a logon is required", disconnect="auth")
+        raise CommandRefusedError("auth failure", "a logon is required", disconnect="auth")
     if session.entrance.message_type is None:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid message type",
             f"transport {session.entrance.transport} speaks any message type, so that a logon has"
             " to name one (header mt) before any other command",
@@ -281,23 +281,23 @@ def log_on_implicitly(session: Arriving) -> Steps:
     session.engine.audit.logged_on(session.party, admission.reason)
 
 
-def _message_type(session: Arriving, header: Header) -> str:
+def _message_type(session: LogonSession, header: Header) -> str:
     fixed, wanted = session.entrance.message_type, header.message_type
     if fixed is not None:
         if wanted not in (None, "", fixed):
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "invalid message type",
                 f"transport {session.entrance.transport} speaks {fixed} only, not {wanted}",
             )
         return fixed
     if not wanted:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid message type",
             "the logon names no message type (header mt), which this transport requires",
         )
     known = session.engine.settings.message_types
     if wanted not in known:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid message type",
             f"there is no message type {wanted!r} here, expected one of {', '.join(sorted(known))}",
         )
@@ -305,17 +305,17 @@ def _message_type(session: Arriving, header: Header) -> str:
 
 
 def _credentials(
-    session: Arriving, header: Header, client_name: str, message_type: str
-) -> Credentials:
+    session: LogonSession, header: Header, client_name: str, message_type: str
+) -> LogonCredentials:
     origin = _origin(session, client_name, message_type, header.correlation_id or "")
-    return Credentials(header.user_id or "", header.password or "", explicit=True, origin=origin)
+    return LogonCredentials(header.user_id or "", header.password or "", explicit=True, origin=origin)
 
 
 def _origin(
-    session: Arriving, client_name: str, message_type: str, correlation_id: str = ""
-) -> Origin:
+    session: LogonSession, client_name: str, message_type: str, correlation_id: str = ""
+) -> LogonOrigin:
     entrance = session.entrance
-    return Origin(
+    return LogonOrigin(
         entrance.transport,
         session.address,
         client_name,
@@ -326,7 +326,7 @@ def _origin(
     )
 
 
-def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any], None, Admission]:
+def _admit(session: LogonSession, credentials: LogonCredentials) -> Generator[AnswerFuture[Any], None, Admission]:
     """Ask the authentication and entitlement modules to decide on a logon.
 
     Returns:
@@ -336,7 +336,7 @@ def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any
         CommandRefused: the user may not log on.
     """
     entrance = session.entrance
-    exchange = session.exchange or Limited(entrance.authenticator.begin())
+    exchange = session.exchange or ChallengeLimit(entrance.authenticator.begin())
     session.wait_for_decision(begins=True)
     admission = yield from decided(exchange.step(credentials))
     if admission.challenge is not None:
@@ -353,36 +353,36 @@ def _admit(session: Arriving, credentials: Credentials) -> Generator[Pending[Any
             auth_id=credentials.user or None,
         )
         _say_refused(session, credentials, credentials.user, admission.detail or admission.reason)
-        raise CommandRefused("auth failure", admission.reason, disconnect="auth")
+        raise CommandRefusedError("auth failure", admission.reason, disconnect="auth")
     permissions = yield from _enter(entrance.entitlement, admission.user)
     permit = permissions.permit(Permission.LOGON, "")
     if not permit.allowed:
         permissions.leave()
         _say_refused(session, credentials, admission.user, permit.rule)
-        raise CommandRefused(
+        raise CommandRefusedError(
             "not entitled", "the user has no permission to log on", disconnect="entitlement"
         )
     session.user, session.permissions = admission.user, permissions
     return admission
 
 
-def _say_refused(session: Arriving, credentials: Credentials, user: str, reason: str) -> None:
+def _say_refused(session: LogonSession, credentials: LogonCredentials, user: str, reason: str) -> None:
     name = credentials.origin.client_name
     party = session.party._replace(user=user, client_name=name)
     session.engine.audit.logon_refused(party, reason)
 
 
-def _enter(entitlement: Entitlement, user: str) -> Generator[Pending[Any], None, Permissions]:
+def _enter(entitlement: Entitlement, user: str) -> Generator[AnswerFuture[Any], None, Permissions]:
     """Return a user's permissions; release them if the connection ends meanwhile."""
     later = entitlement.enter(user)
     try:
         return (yield from decided(later))
     except GeneratorExit:
-        when_decided(later, lambda permissions: permissions.leave())
+        on_answer(later, lambda permissions: permissions.leave())
         raise
 
 
-def _challenge(session: Arriving, header: Header, reason: str, challenge: Challenge) -> None:
+def _challenge(session: LogonSession, header: Header, reason: str, challenge: Challenge) -> None:
     """Request another logon, with credentials that answer the challenge.
 
     Source: AMPS Command Reference, logon command.

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.engine.commands.errors import CommandRefused
-from server.util.limits import MOST_FILTER, MOST_MEMORY
+from server.engine.commands.errors import CommandRefusedError
+from server.util.limits import MAX_FILTER_LENGTH, MAX_CLIENT_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ _LISTS: Final = 16
 """Bytes for a command, for each field and value of its filter, and each character of its parts."""
 
 
-class Keeping(Protocol):
+class MemoryAccount(Protocol):
     """A connection that memory is charged to."""
 
     @property
@@ -63,16 +63,16 @@ def memory_of_filter(text: str | None) -> int:
     """Return the part of `memory_of` that depends on a command's filter."""
     if text is None:
         return 0
-    text = text[:MOST_FILTER]
+    text = text[:MAX_FILTER_LENGTH]
     return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
 
 
-def may_take(session: Keeping, more: int) -> bool:
+def has_memory_for(session: MemoryAccount, more: int) -> bool:
     """Return whether a number of further bytes may be charged to a client."""
-    return session.memory_of_commands + more <= MOST_MEMORY
+    return session.memory_of_commands + more <= MAX_CLIENT_MEMORY
 
 
-def check_memory(session: Keeping, header: Header) -> None:
+def check_memory(session: MemoryAccount, header: Header) -> None:
     """Refuse a command if its memory, added to that charged to its client already, is too much.
 
     Args:
@@ -83,9 +83,9 @@ def check_memory(session: Keeping, header: Header) -> None:
         CommandRefused: it is too much.
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
-    if not may_take(session, memory_of(header) - (0 if replaced is None else replaced.memory)):
-        raise CommandRefused(
+    if not has_memory_for(session, memory_of(header) - (0 if replaced is None else replaced.memory)):
+        raise CommandRefusedError(
             "limit exceeded",
-            f"the subscriptions and queries of a connection may take {MOST_MEMORY} bytes of memory:"
+            f"the subscriptions and queries of a connection may take {MAX_CLIENT_MEMORY} bytes of memory:"
             " expected shorter filters and lists, or fewer of them",
         )

@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import NOT_STORED, fail_sequences, failure, success
-from server.engine.commands.context import Sender
-from server.topics.sow_registry import all_settled
+from server.engine.commands.context import CommandSession
+from server.topics.sow_registry import when_all_settled
 
 if TYPE_CHECKING:
-    from server.engine.commands.publish_target import Writing
+    from server.engine.commands.publish_target import PublishTargets
     from server.engine.commands.silent_refusals import SilentRefusals
-    from server.storage.sow.store import Settled, StoreError
+    from server.storage.sow.store import StoreCallback, RecordStoreError
 
-WhenStored: TypeAlias = "Callable[[Settled], None]"
+DurabilityWait: TypeAlias = "Callable[[StoreCallback], None]"
 """Calls back when the effects of a command are on stable storage, or may not get there."""
 
 _MICROSECONDS: Final = 1e6
@@ -43,7 +43,7 @@ _MOST_APART: Final = 512
 """Commands that wait separately; further ones are combined."""
 
 
-class _Waiting:
+class _PendingAck:
     """Commands without their acks yet.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Waiting:
         self.is_told = False
 
 
-class _Crowd(_Waiting):
+class _PendingAckBatch(_PendingAck):
     """Commands that are combined, and wait as one.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Crowd(_Waiting):
 
     def __init__(self, since: float, sequences: Sequence[bytes]) -> None:
         super().__init__(since, sequences)
-        self.waits: dict[WhenStored, None] = {}
+        self.waits: dict[DurabilityWait, None] = {}
 
 
 class PersistedAcks:
@@ -93,15 +93,15 @@ class PersistedAcks:
         session: the connection.
     """
 
-    def __init__(self, session: Sender) -> None:
+    def __init__(self, session: CommandSession) -> None:
         self._session = session
-        self._waiting: deque[_Waiting] = deque()
-        self._crowd: _Crowd | None = None  # the last entry, if it still accepts commands
+        self._waiting: deque[_PendingAck] = deque()
+        self._crowd: _PendingAckBatch | None = None  # the last entry, if it still accepts commands
         self._reached: int | None = None  # the sequence number to be acknowledged next
         self._is_due = False
 
     def succeeded(
-        self, header: Header, when_stored: WhenStored, *, is_certain: bool = False
+        self, header: Header, when_stored: DurabilityWait, *, is_certain: bool = False
     ) -> None:
         """Acknowledge a command when it is stored.
 
@@ -112,12 +112,12 @@ class PersistedAcks:
         """
         if header.sequence is None:
             own = success(header, "persisted")
-            self._add(_Waiting(self._session.heard_at, (), own, header), when_stored)
+            self._add(_PendingAck(self._session.heard_at, (), own, header), when_stored)
         else:
             self.reached((b"%d" % header.sequence,), when_stored, is_certain=is_certain)
 
     def reached(
-        self, sequences: Sequence[bytes], when_stored: WhenStored, *, is_certain: bool = False
+        self, sequences: Sequence[bytes], when_stored: DurabilityWait, *, is_certain: bool = False
     ) -> None:
         """Acknowledge commands, and all before them, when they are stored.
 
@@ -131,13 +131,13 @@ class PersistedAcks:
             if len(self._waiting) >= _MOST_APART:
                 self._crowd_in(sequences, when_stored)
                 return
-        self._add(_Waiting(self._session.heard_at, sequences), when_stored)
+        self._add(_PendingAck(self._session.heard_at, sequences), when_stored)
 
-    def _crowd_in(self, sequences: Sequence[bytes], when_stored: WhenStored) -> None:
+    def _crowd_in(self, sequences: Sequence[bytes], when_stored: DurabilityWait) -> None:
         """Add commands to the combined entry, as many commands are waiting."""
         crowd = self._crowd
         if crowd is None:
-            crowd = self._crowd = _Crowd(self._session.heard_at, sequences)
+            crowd = self._crowd = _PendingAckBatch(self._session.heard_at, sequences)
             self._waiting.append(crowd)
         crowd.sequences = sequences
         crowd.waits[when_stored] = None
@@ -146,7 +146,7 @@ class PersistedAcks:
         """Close the combined entry to further commands, and begin to wait for those in it."""
         crowd, self._crowd = self._crowd, None
         if crowd is not None:
-            all_settled(list(crowd.waits), partial(self._settled, crowd))
+            when_all_settled(list(crowd.waits), partial(self._settled, crowd))
 
     def refused(self, ack: Header) -> None:
         """Report at once that a command failed.
@@ -158,22 +158,22 @@ class PersistedAcks:
         if self._session.is_open:
             self._session.send(ack)
 
-    def repeated(self, ack: Header, when_stored: WhenStored) -> None:
+    def repeated(self, ack: Header, when_stored: DurabilityWait) -> None:
         """Report that a command repeats an earlier one, once all before it is acknowledged.
 
         Args:
             ack: the failure ack.
             when_stored: calls back when the first command with its number is stored.
         """
-        self._add(_Waiting(self._session.heard_at, (), ack), when_stored)
+        self._add(_PendingAck(self._session.heard_at, (), ack), when_stored)
 
-    def _add(self, waiting: _Waiting, when_stored: WhenStored) -> None:
+    def _add(self, waiting: _PendingAck, when_stored: DurabilityWait) -> None:
         if self._crowd is not None:
             self._close_crowd()
         self._waiting.append(waiting)
         when_stored(partial(self._settled, waiting))
 
-    def _settled(self, settled: _Waiting, problem: StoreError | None) -> None:
+    def _settled(self, settled: _PendingAck, problem: RecordStoreError | None) -> None:
         settled.is_settled = True
         engine = self._session.engine
         if problem is None:
@@ -199,7 +199,7 @@ class PersistedAcks:
             self._is_due = True
             engine.clock.call_later(self._session.options.ack_conflation, self._send_in_time)
 
-    def _tell_problem(self, settled: _Waiting, problem: StoreError) -> None:
+    def _tell_problem(self, settled: _PendingAck, problem: RecordStoreError) -> None:
         log = self._session.engine.transaction_log
         if log is not None:
             for digits in settled.sequences:
@@ -224,11 +224,11 @@ class PersistedAcks:
         self._reached = None
 
 
-class Publisher(Sender, Protocol):
+class PublishSession(CommandSession, Protocol):
     """A connection that publishes, and receives `persisted` acks."""
 
     @property
-    def writing(self) -> Writing:
+    def writing(self) -> PublishTargets:
         """Its publish targets, limited by its user's permissions."""
 
     @property

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge, acknowledge_late, wants
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.topic_selection import check_name
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.topic import RESERVED_TOPICS, is_reserved
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import Publisher, WhenStored
-    from server.engine.commands.publish_target import Publishable
+    from server.engine.commands.persisted_acks import PublishSession, DurabilityWait
+    from server.engine.commands.publish_target import PublishTarget
 
 _LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
@@ -27,7 +27,7 @@ ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
 
 
-def handle(session: Publisher, header: Header, body: bytes) -> None:
+def handle(session: PublishSession, header: Header, body: bytes) -> None:
     """Deliver a message to the subscribers of its topic.
 
     Raises:
@@ -36,9 +36,9 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
     """
     topic = header.topic
     if not topic:
-        raise CommandRefused("invalid topic", "the publish names no topic (header t)")
+        raise CommandRefusedError("invalid topic", "the publish names no topic (header t)")
     if is_reserved(topic):
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic", f"topics that begin with {RESERVED_TOPICS} are the server's own"
         )
     check_name(topic)
@@ -53,7 +53,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
         sequence=header.sequence or 0,
     )
     for rejection in target.publish([body], envelope):
-        raise CommandRefused(rejection.reason, rejection.detail)
+        raise CommandRefusedError(rejection.reason, rejection.detail)
     if header.acks is not None:
         for ack in ("processed", "completed"):
             acknowledge(session, header, ack, sequence=header.sequence)
@@ -62,7 +62,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> None:
 
 
 def acknowledge_stored(
-    session: Publisher, header: Header, when_stored: WhenStored, *, is_certain: bool = False
+    session: PublishSession, header: Header, when_stored: DurabilityWait, *, is_certain: bool = False
 ) -> None:
     """Acknowledge a command as soon as it is on stable storage, if its sender is still connected.
 
@@ -83,7 +83,7 @@ def lifetime(expiration: int | None) -> int | None:
     return None if expiration is None else min(expiration, _LONGEST_LIFE)
 
 
-def plain_target(session: Publisher, header: Header) -> Publishable | None:
+def plain_target(session: PublishSession, header: Header) -> PublishTarget | None:
     """Return the target of a publish that requested only delivery, and acks by number.
 
     Returns:

@@ -12,27 +12,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from amperage.wire.header import Header
-from amperage.wire.header_template import Marks
+from amperage.wire.header_template import MessageMetadata
 from amperage.wire.sequences import numbers_of
 from server.engine.commands.acks import SequencedAcks, fail_sequences
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.publish import lifetime
 from server.engine.commands.publish_fast_path import (
     NO_MARKS,
-    PlainPublish,
-    PlainPublishes,
-    plain_publish,
+    PublishHeader,
+    PublishHeaderCache,
+    make_publish_header,
 )
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import Publisher
-    from server.engine.commands.publish_target import Publishable
-    from server.storage.sow.store import StoreError
+    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.commands.publish_target import PublishTarget
+    from server.storage.sow.store import RecordStoreError
 
 
-class PublishRuns:
+class PublishBatcher:
     """Publishes the plain publishes of one connection in batches.
 
     Args:
@@ -45,8 +45,8 @@ class PublishRuns:
 
     __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
 
-    def __init__(self, session: Publisher) -> None:
-        self.known = PlainPublishes()
+    def __init__(self, session: PublishSession) -> None:
+        self.known = PublishHeaderCache()
         self.are_recorded = False
         self._session = session
         self._topics_generation = 0
@@ -58,7 +58,7 @@ class PublishRuns:
         self._envelope = None
 
     def remember(
-        self, data: bytes, header: Header, topic: Publishable, acks: Sequence[str]
+        self, data: bytes, header: Header, topic: PublishTarget, acks: Sequence[str]
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
 
@@ -71,8 +71,8 @@ class PublishRuns:
         """
         self._drop_forgotten_topics()
         sequence = header.sequence
-        marks = Marks(header.correlation_id, header.sow_key, header.expiration)
-        publish = plain_publish(
+        marks = MessageMetadata(header.correlation_id, header.sow_key, header.expiration)
+        publish = make_publish_header(
             topic,
             acks,
             is_numbered=sequence is not None,
@@ -83,10 +83,10 @@ class PublishRuns:
 
     def publish(
         self,
-        run: PlainPublish,
+        run: PublishHeader,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        marks: Sequence[Marks],
+        marks: Sequence[MessageMetadata],
     ) -> None:
         """Publish a batch, and send its acks. See `plain_publish.Publish`."""
         session = self._session
@@ -111,10 +111,10 @@ class PublishRuns:
 
     def _publish_marked(
         self,
-        topic: Publishable,
+        topic: PublishTarget,
         bodies: Sequence[bytes],
         sequences: Sequence[bytes],
-        marks: Sequence[Marks],
+        marks: Sequence[MessageMetadata],
     ) -> Sequence[Rejection]:
         """Publish messages with different marks; those with SOW keys one by one."""
         session = self._session
@@ -145,7 +145,7 @@ class PublishRuns:
         return rejections
 
     def _answer(
-        self, run: PlainPublish, sequences: Sequence[bytes], rejections: Sequence[Rejection]
+        self, run: PublishHeader, sequences: Sequence[bytes], rejections: Sequence[Rejection]
     ) -> None:
         session, topic = self._session, run.topic
         unsaid = sequences
@@ -159,7 +159,7 @@ class PublishRuns:
             topic.when_stored(partial(self._send_late, run.late_acks, sequences))
 
     def _reject(
-        self, run: PlainPublish, rejections: Iterable[Rejection], sequences: Sequence[bytes]
+        self, run: PublishHeader, rejections: Iterable[Rejection], sequences: Sequence[bytes]
     ) -> tuple[Sequence[bytes], Sequence[bytes]]:
         """Refuse the rejected messages of a batch.
 
@@ -185,7 +185,7 @@ class PublishRuns:
         return [*accepted, *unsaid], unsaid
 
     def _send_late(
-        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: StoreError | None
+        self, acks: SequencedAcks, sequences: Sequence[bytes], problem: RecordStoreError | None
     ) -> None:
         """Send acks that waited for stable storage, unless the peer has disconnected meanwhile."""
         session = self._session

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.header_template import Marks, split_at_sequence, split_at_values
+from amperage.wire.header_template import MessageMetadata, split_at_sequence, split_at_values
 from server.engine.commands.acks import SequencedAcks
-from server.engine.commands.publish_target import Publishable
+from server.engine.commands.publish_target import PublishTarget
 
 if TYPE_CHECKING:
     from amperage.wire.framing import Frame
-    from amperage.wire.header_template import FrameRun, Outline
+    from amperage.wire.header_template import FrameBatch, HeaderOutline
 
 _MOST_REMEMBERED: Final = 1024
 _LONGEST_REMEMBERED: Final = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlainPublish:
+class PublishHeader:
     """The meaning of a remembered header.
 
     Attributes:
@@ -39,7 +39,7 @@ class PlainPublish:
         is_marked: whether each message has marks.
     """
 
-    topic: Publishable
+    topic: PublishTarget
     ack_types: Sequence[str]
     acks: SequencedAcks | None
     late_acks: SequencedAcks | None
@@ -48,14 +48,14 @@ class PlainPublish:
     is_marked: bool
 
 
-def plain_publish(
-    topic: Publishable,
+def make_publish_header(
+    topic: PublishTarget,
     acks: Sequence[str],
     *,
     is_numbered: bool,
     has_log: bool,
     is_marked: bool = False,
-) -> PlainPublish:
+) -> PublishHeader:
     """Return the meaning of a header.
 
     Args:
@@ -68,7 +68,7 @@ def plain_publish(
     conflates = "persisted" in acks and has_log
     late = [ack for ack in acks if ack == "persisted" and (topic.keeps_messages or conflates)]
     prompt = [ack for ack in acks if ack not in late]
-    return PlainPublish(
+    return PublishHeader(
         topic,
         acks,
         SequencedAcks(prompt) if prompt else None,
@@ -79,26 +79,26 @@ def plain_publish(
     )
 
 
-NO_MARKS: Final = Marks(None, None, None)
+NO_MARKS: Final = MessageMetadata(None, None, None)
 
-Publish = Callable[[PlainPublish, Sequence[bytes], Sequence[bytes], Sequence[Marks]], None]
+PublishBatchCallback = Callable[[PublishHeader, Sequence[bytes], Sequence[bytes], Sequence[MessageMetadata]], None]
 """Publishes a batch: the meaning of its headers, the messages, their numbers, if these are used,
 and the marks of each message, if there are any."""
-Obey = Callable[[bytes, bytes], bool]
+ExecuteCallback = Callable[[bytes, bytes], bool]
 """Executes a header and its body; returns whether more may be executed now."""
 
 
-class PlainPublishes:
+class PublishHeaderCache:
     """The headers that one session remembers."""
 
     __slots__ = ("_known", "_outlines")
 
     def __init__(self) -> None:
-        self._known: dict[bytes | tuple[bytes, bytes], PlainPublish] = {}
-        self._outlines: dict[Outline, PlainPublish] = {}
+        self._known: dict[bytes | tuple[bytes, bytes], PublishHeader] = {}
+        self._outlines: dict[HeaderOutline, PublishHeader] = {}
 
     def remember(
-        self, header: bytes, sequence: int | None, marks: Marks, publish: PlainPublish
+        self, header: bytes, sequence: int | None, marks: MessageMetadata, publish: PublishHeader
     ) -> None:
         """Remember a header, so that frames with it are messages to a topic.
 
@@ -131,7 +131,7 @@ class PlainPublishes:
         self._known.clear()
         self._outlines.clear()
 
-    def gather(self, frames: Iterable[Frame], publish: Publish, obey: Obey) -> int:
+    def gather(self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback) -> int:
         """Publish frames with remembered headers in batches, and execute all others in their place.
 
         Args:
@@ -145,10 +145,10 @@ class PlainPublishes:
         """
         find, outlines = self._known.get, self._outlines
         done = 0
-        run: PlainPublish | None = None
+        run: PublishHeader | None = None
         bodies: list[bytes] = []
         sequences: list[bytes] = []
-        marks: list[Marks] = []
+        marks: list[MessageMetadata] = []
         for header, body in frames:
             known = find(header)
             said = NO_MARKS
@@ -181,7 +181,7 @@ class PlainPublishes:
             done += len(bodies)
         return done
 
-    def take(self, run: FrameRun, publish: Publish, obey: Obey) -> int:
+    def take(self, run: FrameBatch, publish: PublishBatchCallback, obey: ExecuteCallback) -> int:
         """Publish a run of frames that the reader has collected. See `gather`."""
         known = self._known.get(run.shape)
         if known is None:

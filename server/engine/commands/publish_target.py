@@ -1,7 +1,7 @@
 """Write entitlement: the topics and messages that a connection may publish.
 
 Theory of operation. Where a permission is limited by a filter, published messages go to a
-`LimitedTopic` in front of the topic. It rejects messages that do not match, and passes the rest on
+`FilteredTopic` in front of the topic. It rejects messages that do not match, and passes the rest on
 in their order. A publisher does not see the difference. Where nothing is limited, messages go to
 the topic itself, so only users with a filter pay for it.
 
@@ -20,22 +20,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.expressions.backends.compile_message import compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT
-from server.expressions.regex.budget import Allowance
+from server.expressions.regex.budget import SearchAllowance
 from server.expressions.tree import paths
 from server.security.permissions import Permission
 from server.storage.sow.record_context import asks_for_context
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import Sender
+    from server.engine.commands.context import CommandSession
     from server.expressions import Functions
     from server.expressions.message_context import MessageContext
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
     from server.security.permissions import Permit
-    from server.storage.sow.store import Settled
+    from server.storage.sow.store import StoreCallback
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.topic_table import AnyTopic
 
@@ -45,8 +45,8 @@ _MOST_KNOWN: Final = 1024
 """Limited topics that a connection caches."""
 
 
-class Publishable(Protocol):
-    """The target of a publish: a topic, or a `LimitedTopic` in front of one."""
+class PublishTarget(Protocol):
+    """The target of a publish: a topic, or a `FilteredTopic` in front of one."""
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class Publishable(Protocol):
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish messages. See `Topic.publish`."""
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call back when everything published so far is settled."""
 
 
@@ -79,7 +79,7 @@ OnRefusal = Callable[["Envelope", int], None]
 """Called with an envelope and the position of one of its messages, which is refused."""
 
 
-class LimitedTopic:
+class FilteredTopic:
     """A topic to which the user may publish matching messages only.
 
     Args:
@@ -114,9 +114,9 @@ class LimitedTopic:
         self.takes_places: Final = False
         self.takes_marks: Final = False
         self.when_stored: Final = topic.when_stored
-        self._effort: Final = Allowance()
+        self._effort: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
-        read = as_read(permitted, message_type)
+        read = with_inferred_types(permitted, message_type)
         self._matches: Final = compile_filter(read, functions, effort=self._effort)
         self._asks: Final = asks_for_context(permitted, functions)
         self._on_refusal: Final = on_refusal
@@ -174,14 +174,14 @@ class LimitedTopic:
                 yield rejection._replace(position=rejection.position + start)
 
 
-class _Known(NamedTuple):
+class _CachedTarget(NamedTuple):
     """A limited topic, and the permit that it was made for."""
 
     permit: Permit
-    topic: LimitedTopic
+    topic: FilteredTopic
 
 
-class Writing:
+class PublishTargets:
     """Finds the targets of one connection's publishes, and caches the limited ones.
 
     Args:
@@ -190,11 +190,11 @@ class Writing:
 
     __slots__ = ("_known", "_session")
 
-    def __init__(self, session: Sender) -> None:
+    def __init__(self, session: CommandSession) -> None:
         self._session = session
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedTarget] = {}
 
-    def topic(self, name: str) -> Publishable:
+    def topic(self, name: str) -> PublishTarget:
         """Return the target for messages to a topic.
 
         Raises:
@@ -209,14 +209,14 @@ class Writing:
         if known is None or known.permit is not permit or known.topic.topic is not topic:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            limited = LimitedTopic(
+            limited = FilteredTopic(
                 topic,
                 topic.message_type,
                 permit.filter,
                 session.engine.settings.functions,
                 partial(self._note_refusal, name),
             )
-            known = self._known[name] = _Known(permit, limited)
+            known = self._known[name] = _CachedTarget(permit, limited)
         return known.topic
 
     def may(self, name: str, body: bytes, context: MessageContext) -> bool:
@@ -230,7 +230,7 @@ class Writing:
         if not self._session.may(Permission.WRITE_TOPIC, name):
             return False
         topic = self.topic(name)
-        return not (isinstance(topic, LimitedTopic) and topic.problem(body, context))
+        return not (isinstance(topic, FilteredTopic) and topic.problem(body, context))
 
     def _note_refusal(self, name: str, envelope: Envelope, position: int) -> None:
         """Count a refused message, and record its number, as numbers behind it may be recorded."""

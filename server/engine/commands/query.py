@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from server.engine.commands.acks import NOT_READABLE, acks_among, failure, success, wants
 from server.engine.commands.memory_account import memory_of
 from server.engine.commands.parsing.topic_selection import entitlement_filter, read_topic
-from server.engine.queries.execution import Asked, Part, QueryRun, ResultForm, Totals
-from server.engine.queries.redacted_query import Discreet
+from server.engine.queries.execution import TopicQuery, QueryPart, QueryExecution, ResultFormat, QueryTotals
+from server.engine.queries.redacted_query import RedactedQuery
 from server.expressions.regex.budget import TooCostlyError
 from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.records import to_nanoseconds
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 from server.topics.subscriptions.entitlement_limits import (
     permitted_filter,
     permitted_order,
@@ -25,11 +25,11 @@ from server.topics.subscriptions.entitlement_limits import (
 if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import Querying
+    from server.engine.commands.subscription_context import QuerySession
     from server.expressions.tree import Expr
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
-    from server.topics.sow_registry import Selected
+    from server.topics.sow_registry import TopicSelection
     from server.topics.subscriptions.delivery.presentation import Presentation
 
 
@@ -50,7 +50,7 @@ class QueryCommand:
 
     def __init__(
         self,
-        session: Querying,
+        session: QuerySession,
         header: Header,
         terms: QueryTerms,
         presentation: Presentation,
@@ -66,10 +66,10 @@ class QueryCommand:
 
     def begin(
         self,
-        queries: Sequence[Asked],
+        queries: Sequence[TopicQuery],
         wanted: Callable[[Record], bool] | None = None,
         sent: Callable[[Record], None] | None = None,
-        leavers: Callable[[QueryRun], Sequence[Part]] | None = None,
+        leavers: Callable[[QueryExecution], Sequence[QueryPart]] | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
         """Begin to send results.
@@ -84,8 +84,8 @@ class QueryCommand:
         if self._sub_id is None:
             self._tell()
         memory = memory_of(self._header)
-        form = ResultForm(self.query_id, self._terms.batch_size, self.presentation, memory)
-        run = QueryRun(self._session, self._session.engine.turns, form, self._sub_id)
+        form = ResultFormat(self.query_id, self._terms.batch_size, self.presentation, memory)
+        run = QueryExecution(self._session, self._session.engine.turns, form, self._sub_id)
         chosen = self._chosen(len(queries))
 
         def take(presentation: Presentation, record: Record) -> bool:
@@ -96,7 +96,7 @@ class QueryCommand:
                 sent(record)
             return True
 
-        results = [Part(one.query, partial(take, one.presentation)) for one in queries]
+        results = [QueryPart(one.query, partial(take, one.presentation)) for one in queries]
         run.begin(
             results, leavers(run) if leavers is not None else (), self._acks, self._fail, then
         )
@@ -116,7 +116,7 @@ class QueryCommand:
             correlation_id=header.correlation_id,
         )
 
-    def queries(self, topics: Sequence[Selected]) -> list[Asked]:
+    def queries(self, topics: Sequence[TopicSelection]) -> list[TopicQuery]:
         """Return queries for the command's records, each of the state at this moment.
 
         Args:
@@ -124,15 +124,15 @@ class QueryCommand:
         """
         return [self.asked(one, self._query(one, len(topics))) for one in topics]
 
-    def asked(self, selected: Selected, query: OpenQuery) -> Asked:
+    def asked(self, selected: TopicSelection, query: OpenQuery) -> TopicQuery:
         """Return a query with the form of its records: the fields that the client may see."""
         message_type = selected.keeper.table.message_type
-        return Asked(
+        return TopicQuery(
             query, permitted_presentation(selected.permit, self.presentation, message_type)
         )
 
     def matching(
-        self, selected: Selected, filter_: Expr | None, keys: tuple[str, ...] | None = None
+        self, selected: TopicSelection, filter_: Expr | None, keys: tuple[str, ...] | None = None
     ) -> OpenQuery:
         """Return a query for all records that match a filter, of some SOW keys, unordered.
 
@@ -146,12 +146,12 @@ class QueryCommand:
         )
         return self._open(selected, spec)
 
-    def _open(self, selected: Selected, spec: QuerySpec) -> OpenQuery:
+    def _open(self, selected: TopicSelection, spec: QuerySpec) -> OpenQuery:
         selected.keeper.table.queries += 1
         query = selected.keeper.query(spec, self._now)
-        return query if selected.permit.filter is None else Discreet(query)
+        return query if selected.permit.filter is None else RedactedQuery(query)
 
-    def _query(self, selected: Selected, topics: int) -> OpenQuery:
+    def _query(self, selected: TopicSelection, topics: int) -> OpenQuery:
         terms = self._terms
         top_n, skip_n = terms.top_n, terms.skip_n or 0
         if topics > 1 and top_n is not None:
@@ -195,7 +195,7 @@ class QueryCommand:
                 failure(header, ack, reason, detail, query_id=self.query_id, sub_id=self._sub_id)
             )
 
-    def _acks(self, totals: Totals) -> Iterable[Header]:
+    def _acks(self, totals: QueryTotals) -> Iterable[Header]:
         keys = {"query_id": self.query_id, "sub_id": self._sub_id}
         if wants(self._header, "completed"):
             yield success(self._header, "completed", **keys)
@@ -203,7 +203,7 @@ class QueryCommand:
             yield success(self._header, "stats", **keys, **totals._asdict())
 
 
-def tested(selected: Selected) -> int | None:
+def tested(selected: TopicSelection) -> int | None:
     """Return the number of records that a query tests, None if the client must not know it."""
     return len(selected.keeper.table) if selected.permit.filter is None else None
 
@@ -212,6 +212,6 @@ def _cause(error: Exception) -> tuple[str, str, str]:
     """Return the log entry's id, the reason and the detail of a query's failure."""
     if isinstance(error, TooCostlyError):
         return "16-0006", "bad filter", str(error)
-    if isinstance(error, StoreError):
+    if isinstance(error, RecordStoreError):
         return "16-0008", NOT_READABLE, str(error)
     return "16-0007", "query ended", f"the server failed on behalf of it: {error!r}"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import Header
 from server.engine.commands.failure_acks import refuse
-from server.queues.core import Way, parse_marks
-from server.queues.topic.acknowledgement import Said
+from server.queues.core import AckOutcome, parse_bookmarks
+from server.queues.topic.acknowledgement import AckTerms
 from server.security.permissions import Permission
-from server.storage.journal import JournalUnavailable
-from server.util.limits import MOST_BOOKMARKS
+from server.storage.journal import JournalUnavailableError
+from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import Publisher
+    from server.engine.commands.persisted_acks import PublishSession
     from server.queues.topic.queue_topic import QueueTopic
 
 _BOOKMARKS_KEY: Final = b'"bm":"'
@@ -26,7 +26,7 @@ _MOST_REMEMBERED: Final = 64
 _LONGEST_REMEMBERED: Final = 512
 
 
-class PlainAcks:
+class AckHeaderCache:
     """The headers of acknowledgements that one session remembers.
 
     Args:
@@ -36,7 +36,7 @@ class PlainAcks:
 
     __slots__ = ("_is_filtered", "_known", "_session")
 
-    def __init__(self, session: Publisher, *, is_filtered: bool) -> None:
+    def __init__(self, session: PublishSession, *, is_filtered: bool) -> None:
         self._session = session
         self._is_filtered = is_filtered
         self._known: dict[tuple[bytes, bytes], QueueTopic] = {}
@@ -83,14 +83,14 @@ class PlainAcks:
         permit = session.permit(Permission.READ_TOPIC, queue.name)
         if not permit.allowed or permit.filter is not None:
             return False
-        marks, malformed = parse_marks(bookmarks)
-        if malformed or len(marks) > MOST_BOOKMARKS:
+        marks, malformed = parse_bookmarks(bookmarks)
+        if malformed or len(marks) > MAX_BOOKMARKS:
             return False
         session.command = "sow_delete"
-        said = Said(Way.DONE, session.number, (session.client_hash, 0))
+        said = AckTerms(AckOutcome.DONE, session.number, (session.client_hash, 0))
         try:
             queue.acknowledging.acknowledge(marks, said)
-        except JournalUnavailable as error:
+        except JournalUnavailableError as error:
             refuse(session, Header("sow_delete", topic=queue.name), "not stored", str(error))
         return True
 

@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from config_schema.units import UnitError, parse_interval
 from server.engine.commands.acks import acknowledge, wants
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse_duplicate
 from server.engine.commands.parsing.options import option_refusal, split_options
 from server.engine.commands.parsing.query_parameters import read_keys
 from server.engine.commands.parsing.topic_selection import read_filter
 from server.engine.commands.publish import acknowledge_stored
 from server.expressions.regex.budget import TooCostlyError
-from server.queues.core import UnmatchedError, Way, parse_marks
-from server.queues.topic.acknowledgement import Acknowledged, Said
+from server.queues.core import UnmatchedError, AckOutcome, parse_bookmarks
+from server.queues.topic.acknowledgement import QueueAckResult, AckTerms
 from server.queues.topic.queue_journal import NOBODY
 from server.security.permissions import Permission
-from server.storage.journal import JournalUnavailable, JournalUnreadable
+from server.storage.journal import JournalUnavailableError, JournalUnreadableError
 from server.topics.subscriptions.entitlement_limits import permitted_filter
-from server.util.limits import MOST_BOOKMARKS
+from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.context import Sender
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.persisted_acks import Publisher
+    from server.engine.commands.context import CommandSession
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.persisted_acks import PublishSession
     from server.expressions.topic_names import TopicSelector
-    from server.queues.core import Mark
-    from server.queues.topic.acknowledgement import Found
+    from server.queues.core import PublisherSequence
+    from server.queues.topic.acknowledgement import MessageSearchBatch
     from server.queues.topic.queue_topic import QueueTopic
 
 _WAYS: Final = ("cancel", "expire")
@@ -46,7 +46,7 @@ _REDRIVEN_AT_ONCE: Final = 32
 """Dead letters that are redriven in a time slice."""
 
 
-class _How(NamedTuple):
+class _AckAction(NamedTuple):
     """The action on messages. Times are microseconds.
 
     Attributes:
@@ -57,19 +57,19 @@ class _How(NamedTuple):
         redrives: whether they are dead letters to return to the topics that they came from.
     """
 
-    way: Way
+    way: AckOutcome
     delay: int | None
     extends: bool
     period: int | None
     redrives: bool
 
 
-def queue_of(session: Sender, selector: TopicSelector) -> QueueTopic | None:
+def queue_of(session: CommandSession, selector: TopicSelector) -> QueueTopic | None:
     """Return the queue that a command names, None if it is for other topics."""
     return None if selector.is_regex else queue_named(session, selector.text)
 
 
-def queue_named(session: Sender, topic: str | None) -> QueueTopic | None:
+def queue_named(session: CommandSession, topic: str | None) -> QueueTopic | None:
     """Return the queue of a literal name, None if there is none.
 
     A message of a queue carries its topic's name, and an acknowledgement repeats it. So this is a
@@ -79,7 +79,7 @@ def queue_named(session: Sender, topic: str | None) -> QueueTopic | None:
     return None if queues is None or not topic else queues.find(session.message_type, topic)
 
 
-def handle(session: Publisher, header: Header, body: bytes) -> Steps:
+def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps:
     """Acknowledge messages of a queue by the command `ack`, as sow_delete does.
 
     The reference reserves the command for servers. Some clients acknowledge with it.
@@ -88,7 +88,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
         CommandRefused: as for `acknowledge_messages`, or the command names no queue.
     """
     if not header.topic:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "unknown command",
             "'ack' is a command of servers: expected sow_delete, or an ack with the topic of a"
             " queue and bookmarks of its messages",
@@ -97,7 +97,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     session.require(Permission.READ_TOPIC, header.topic)
     queue = queue_named(session, header.topic)
     if queue is None:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic",
             f"topic {header.topic!r} of message type {session.message_type} is no queue, and"
             " an ack is for messages of queues only",
@@ -108,8 +108,8 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
 
 
 def acknowledge_messages(
-    session: Publisher, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
-) -> Steps:
+    session: PublishSession, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
+) -> CommandSteps:
     """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
 
     A user who may read from a queue may acknowledge (AMPS User Guide, Entitlements for Queues); one
@@ -124,7 +124,7 @@ def acknowledge_messages(
     how = _read_how(options)
     filter_, keys = read_filter(session, header), read_keys(header)
     if body or (header.bookmark is not None) + (filter_ is not None) + (keys is not None) != 1:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid command",
             "messages of a queue are acknowledged by one of these, and no more than one: their"
             " bookmarks, a filter (1=1 for all messages), or sow_keys",
@@ -134,7 +134,7 @@ def acknowledge_messages(
         raise option_refusal("extend", "leases are extended by the bookmarks of their messages")
     refuse_duplicate(session, header)
     publisher = session.client_hash, header.sequence or 0
-    said = Said(how.way, session.number, publisher, how.delay)
+    said = AckTerms(how.way, session.number, publisher, how.delay)
     acks = queue.acknowledging
     try:
         if marks is not None and how.extends:
@@ -155,16 +155,16 @@ def acknowledge_messages(
             done = yield from _deal_with(session, queue, found, said, redrives=how.redrives)
             refuse_duplicate(session, header)  # another instance may have sent it meanwhile
             acks.acknowledge_places((), said)
-    except (JournalUnavailable, JournalUnreadable, UnmatchedError) as error:
-        raise CommandRefused("not stored", str(error)) from None
+    except (JournalUnavailableError, JournalUnreadableError, UnmatchedError) as error:
+        raise CommandRefusedError("not stored", str(error)) from None
     except TooCostlyError as error:
-        raise CommandRefused("bad filter", str(error)) from None
+        raise CommandRefusedError("bad filter", str(error)) from None
     _answer(session, header, queue, done)
 
 
 def _deal_with(
-    session: Publisher, queue: QueueTopic, found: Iterator[Found], said: Said, *, redrives: bool
-) -> Generator[bool, None, Acknowledged]:
+    session: PublishSession, queue: QueueTopic, found: Iterator[MessageSearchBatch], said: AckTerms, *, redrives: bool
+) -> Generator[bool, None, QueueAckResult]:
     """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
     acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
     looked_at = matched = done = 0
@@ -177,7 +177,7 @@ def _deal_with(
             elif places:
                 done += acks.acknowledge_places(places, some)
             yield not acks.is_log_crowded
-    return Acknowledged(looked_at, matched, done)
+    return QueueAckResult(looked_at, matched, done)
 
 
 def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
@@ -186,7 +186,7 @@ def _parts(places: Sequence[int], size: int) -> Iterator[Sequence[int]]:
         yield places[start : start + size]
 
 
-def _read_how(options: Mapping[str, str]) -> _How:
+def _read_how(options: Mapping[str, str]) -> _AckAction:
     for name in options:
         if name not in _OPTIONS:
             raise option_refusal(name, "it is no option of an acknowledgement")
@@ -195,8 +195,8 @@ def _read_how(options: Mapping[str, str]) -> _How:
         raise option_refusal(given[1], f"it cannot be done together with {given[0]}")
     if "delay" in options and "cancel" not in options:
         raise option_refusal("delay", "it goes with the option cancel only")
-    return _How(
-        Way(given[0]) if given and given[0] in _WAYS else Way.DONE,
+    return _AckAction(
+        AckOutcome(given[0]) if given and given[0] in _WAYS else AckOutcome.DONE,
         _read_interval(options, "delay"),
         "extend" in options,
         _read_interval(options, "extend") if options.get("extend") else None,
@@ -214,21 +214,21 @@ def _read_interval(options: Mapping[str, str], name: str) -> int | None:
         raise option_refusal(name, str(error)) from None
 
 
-def _read_marks(text: str) -> list[Mark]:
-    if (count := text.count(",") + 1) > MOST_BOOKMARKS:
-        raise CommandRefused(
+def _read_marks(text: str) -> list[PublisherSequence]:
+    if (count := text.count(",") + 1) > MAX_BOOKMARKS:
+        raise CommandRefusedError(
             "invalid bookmark",
-            f"the list has {count} bookmarks: expected no more than {MOST_BOOKMARKS}",
+            f"the list has {count} bookmarks: expected no more than {MAX_BOOKMARKS}",
         )
-    marks, malformed = parse_marks(text)
+    marks, malformed = parse_bookmarks(text)
     if malformed:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid bookmark", f"{malformed[0]!r} is no bookmark: expected PUBLISHER|NUMBER|"
         )
     return marks
 
 
-def _answer(session: Publisher, header: Header, queue: QueueTopic, done: Acknowledged) -> None:
+def _answer(session: PublishSession, header: Header, queue: QueueTopic, done: QueueAckResult) -> None:
     if header.acks is None:
         return
     for ack in ("processed", "completed"):

@@ -18,20 +18,20 @@ from server.engine.commands.bookmark_subscribe import (
     replayed_topics,
     wants_deletions,
 )
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import check_count_options, option_refusal
 from server.engine.commands.parsing.topic_selection import read_filter, read_topic, require_topic
-from server.engine.replays.replay_counter import Count, CountedSink, CountTerms
-from server.security.deferred import Pending, decided
+from server.engine.replays.replay_counter import ReplayCounter, MessageSizeSink, CountTerms
+from server.security.deferred import AnswerFuture, decided
 from server.security.permissions import Permission
-from server.storage.journal import BookmarkError, JournalUnreadable
+from server.storage.journal import BookmarkError, JournalUnreadableError
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.subscription_context import Subscribing
-    from server.topics.transaction_log import Place, TransactionLog
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.subscription_context import SubscribeSession
+    from server.topics.transaction_log import LogPosition, TransactionLog
 
 _MOST_PARTS: Final = 1_000
 _MOST_DIGITS: Final = 18
@@ -42,7 +42,7 @@ def is_asked_for(options: Mapping[str, str]) -> bool:
     return "count" in options
 
 
-def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> Steps:
+def count(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> CommandSteps:
     """Count the messages that a replay would send; no subscription is placed.
 
     The `processed` ack is sent when the bookmark has been found, `completed` with the result.
@@ -57,7 +57,7 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
     if header.bookmark is None or log is None or not is_replayed(session, selector):
         raise option_refusal("count", "only what is in a transaction log can be counted")
     check_count_options(header, options)
-    sink = CountedSink()
+    sink = MessageSizeSink()
     subscription = Subscription(
         session,
         session.make_sub_id(),
@@ -68,30 +68,30 @@ def count(session: Subscribing, header: Header, options: Mapping[str, str]) -> S
     )
     terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
     if terms.rows == 0:
-        raise CommandRefused("invalid option", "top_n is a number of messages to count: 1 or more")
-    found: Pending[Place] = Pending()
+        raise CommandRefusedError("invalid option", "top_n is a number of messages to count: 1 or more")
+    found: AnswerFuture[LogPosition] = AnswerFuture()
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found.give)
-    place: Place = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
+    place: LogPosition = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
     if isinstance(place, BookmarkError):
-        raise CommandRefused("bookmark not found", str(place))
+        raise CommandRefusedError("bookmark not found", str(place))
     acknowledge(session, header, "processed")
     if log.journal.refusal is None:  # wait until messages of earlier commands are readable
-        readable: Pending[None] = Pending()
+        readable: AnswerFuture[None] = AnswerFuture()
         log.when_durable(partial(readable.give, None))
         yield from decided(readable)  # type: ignore[arg-type]  # as above
     tail = session.engine.settled_tail if "fully_durable" in options else session.engine.tail
-    counted = Count(session, log, subscription, sink, place, tail.horizon(), terms)
+    counted = ReplayCounter(session, log, subscription, sink, place, tail.horizon(), terms)
     try:
         for _ in counted.run():
             yield True
-    except JournalUnreadable as problem:
-        raise CommandRefused(
+    except JournalUnreadableError as problem:
+        raise CommandRefusedError(
             "replay failed", f"the transaction log cannot be read: {problem}"
         ) from None
     _tell(session, header, log, counted)
 
 
-def _tell(session: Subscribing, header: Header, log: TransactionLog, counted: Count) -> None:
+def _tell(session: SubscribeSession, header: Header, log: TransactionLog, counted: ReplayCounter) -> None:
     """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:

@@ -9,7 +9,7 @@ from amperage.wire.header import Header
 from server.engine.commands import aggregation
 from server.engine.commands.acks import acknowledge
 from server.engine.commands.as_of import with_point
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import (
     check_query_options,
     read_options,
@@ -21,11 +21,11 @@ from server.engine.commands.query import QueryCommand
 from server.security.permissions import Permission
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import Querying
-    from server.storage.sow.history import PastPoint
+    from server.engine.commands.subscription_context import QuerySession
+    from server.storage.sow.history import HistoryPoint
 
 
-def handle(session: Querying, header: Header, _body: bytes) -> None:
+def handle(session: QuerySession, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
 
     A bookmark requests a past state; topics without History ignore it.
@@ -41,7 +41,7 @@ def handle(session: Querying, header: Header, _body: bytes) -> None:
     require_topic(session, Permission.READ_TOPIC, selector)
     topics = records_of(session, Permission.READ_TOPIC, selector)
     if not topics and not selector.is_regex:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic",
             f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
             " could be queried",
@@ -50,7 +50,7 @@ def handle(session: Querying, header: Header, _body: bytes) -> None:
     terms = read_query_terms(session, header, options)
     presentation = read_presentation(header, options, session)
 
-    def begin(as_of: PastPoint | None) -> None:
+    def begin(as_of: HistoryPoint | None) -> None:
         command = QueryCommand(session, header, replace(terms, as_of=as_of), presentation)
         acknowledge(session, header, "processed", query_id=command.query_id)
         command.begin(command.queries(topics))

@@ -29,28 +29,28 @@ from server.engine.commands.parsing.pagination import page_of, read_page
 from server.engine.commands.parsing.query_parameters import read_query_terms
 from server.engine.commands.parsing.topic_selection import read_topic, records_of, require_topic
 from server.engine.commands.query import QueryCommand, tested
-from server.engine.queries.execution import Part
+from server.engine.queries.execution import QueryPart
 from server.engine.queries.page_query import PageQuery
-from server.expressions.regex.budget import Allowance
+from server.expressions.regex.budget import SearchAllowance
 from server.security.permissions import Permission
-from server.storage.sow.query.record_filter import RecordTest
-from server.topics.subscriptions.delivery.record_delivery import MATCH, Framer, RecordMessage
+from server.storage.sow.query.record_filter import RecordFilter
+from server.topics.subscriptions.delivery.record_delivery import MATCH, OutboxRecordFramer, RecordMessage
 from server.topics.subscriptions.entitlement_limits import permitted_filter
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Steps
+    from server.engine.commands.continuation import CommandSteps
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import Subscribing
-    from server.engine.queries.execution import Asked, QueryRun
+    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.queries.execution import TopicQuery, QueryExecution
     from server.storage.sow.records import Record
-    from server.topics.record_source import Keeper
-    from server.topics.sow_registry import Selected
-    from server.topics.subscriptions.delivery.delta import Differ
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_registry import TopicSelection
+    from server.topics.subscriptions.delivery.delta import DeltaEncoder
     from server.topics.subscriptions.paging.page import Page
     from server.topics.subscriptions.subscription import Subscription
 
 
-def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
+def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSteps:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
@@ -59,7 +59,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
 
 
-def _query_and_subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:
+def _query_and_subscribe(session: SubscribeSession, header: Header, behind: list[bytes]) -> CommandSteps:
     options = read_options(header)
     if aggregation.is_asked_for(options):
         aggregation.query_and_subscribe(session, header, options)
@@ -94,7 +94,7 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
     topics = records_of(session, Permission.READ_TOPIC, subscription.selector)
     remember = subscribe.remember(session, subscription)
     inherit = subscribe.remember(session, subscription, from_before=True)
-    queries: list[Asked]
+    queries: list[TopicQuery]
     has = _matches(session, subscription)
     current = page_of(session, subscription)
     if current is None:
@@ -123,7 +123,7 @@ def _query_and_subscribe(session: Subscribing, header: Header, behind: list[byte
 def _page_query(
     command: QueryCommand,
     terms: QueryTerms,
-    topic: Selected,
+    topic: TopicSelection,
     page: Page,
     replaced: Page | None,
     inherit: Callable[[Record], None] | None,
@@ -135,17 +135,17 @@ def _page_query(
     return PageQuery(page, scan, replaced, inherit, tested(topic))
 
 
-def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Record], bool]:
+def _matches(session: SubscribeSession, subscription: Subscription) -> Callable[[Record], bool]:
     """Return a test of records: they match a subscription, and its user may read them."""
-    tests: dict[Keeper, RecordTest | None] = {}
-    effort = Allowance()
+    tests: dict[RecordSource, RecordFilter | None] = {}
+    effort = SearchAllowance()
 
-    def test_of(keeper: Keeper) -> RecordTest | None:
+    def test_of(keeper: RecordSource) -> RecordFilter | None:
         permit = session.permit(Permission.READ_TOPIC, keeper.name)
         if not permit.allowed:
             return None
         filter_ = permitted_filter(permit, subscription.filter)
-        return RecordTest(keeper.table, filter_, effort=effort)
+        return RecordFilter(keeper.table, filter_, effort=effort)
 
     def matches(record: Record) -> bool:
         keeper = session.engine.stores.find(session.message_type, record.topic)
@@ -161,20 +161,20 @@ def _matches(session: Subscribing, subscription: Subscription) -> Callable[[Reco
 
 
 def _leavers(
-    session: Subscribing,
+    session: SubscribeSession,
     command: QueryCommand,
     before: Subscription,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-) -> Callable[[QueryRun], Sequence[Part]]:
+) -> Callable[[QueryExecution], Sequence[QueryPart]]:
     """Return a function that makes queries of records that only the replaced subscription has."""
     topics = records_of(session, Permission.READ_TOPIC, before.selector)
     differ = session.engine.stores.differ
 
-    def queries(run: QueryRun) -> Sequence[Part]:
+    def queries(run: QueryExecution) -> Sequence[QueryPart]:
         asked = [command.asked(one, command.matching(one, before.filter)) for one in topics]
         return [
-            Part(
+            QueryPart(
                 query,
                 partial(
                     _tell_leaver,
@@ -191,10 +191,10 @@ def _leavers(
 
 
 def _tell_leaver(
-    run: QueryRun,
+    run: QueryExecution,
     subscription: Subscription,
     matches: Callable[[Record], bool],
-    differ: Differ,
+    differ: DeltaEncoder,
     record: Record,
 ) -> bool:
     """Send an out-of-focus message for a record, unless the new subscription matches it too.
@@ -210,6 +210,6 @@ def _tell_leaver(
         return False
     message = RecordMessage.about(record, MATCH, differ)
     sub_ids, presentation = [subscription.sub_id], subscription.presentation
-    framer = Framer(run.place, "oof", record.topic, sub_ids, presentation)
+    framer = OutboxRecordFramer(run.place, "oof", record.topic, sub_ids, presentation)
     framer.write(message, presentation.cut(record.body))
     return False

@@ -23,7 +23,7 @@ from server.engine.commands.bookmark_subscribe import (
     read_bookmark,
     read_not_found,
 )
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse
 from server.engine.commands.parsing.options import option_refusal
 from server.engine.commands.parsing.pagination import check_replacement, read_page, single_topic
@@ -33,26 +33,26 @@ from server.engine.commands.query import QueryCommand, tested
 from server.engine.commands.queue_acks import queue_of
 from server.engine.commands.subscribe import put_in_place, read_sub_id, remember
 from server.engine.queries.page_query import PageQuery
-from server.engine.replays.historical_pages import PagedRecords
+from server.engine.replays.historical_pages import HistoricalPage
 from server.engine.replays.replay import Replay
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError
-from server.storage.sow.store import StoreError
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.store import RecordStoreError
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.subscription_context import Subscribing
-    from server.storage.journal import Span
-    from server.storage.sow.history import PastPoint
-    from server.topics.sow_registry import Selected
+    from server.engine.commands.subscription_context import SubscribeSession
+    from server.storage.journal import LogSpan
+    from server.storage.sow.history import HistoryPoint
+    from server.topics.sow_registry import TopicSelection
     from server.topics.subscriptions.subscription import Subscription
-    from server.topics.transaction_log import Place
+    from server.topics.transaction_log import LogPosition
 
 _DELTA: Final = "sow_and_delta_subscribe"
 
 
-def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str]) -> bool:
+def is_asked_for(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> bool:
     """Return whether a command requests a past state that is kept; other topics send their own now.
 
     Raises:
@@ -64,7 +64,7 @@ def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str
     selector = read_topic(session, header, options)
     if queue_of(session, selector) is not None:
         require_topic(session, Permission.READ_TOPIC, selector)
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid bookmark",
             f"a queue keeps nothing that is past: expected {NOW} or none; subscribe with a bookmark"
             " replays the topics that feed it",
@@ -73,7 +73,7 @@ def is_asked_for(session: Subscribing, header: Header, options: Mapping[str, str
     return any(selected.keeper.table.history is not None for selected in topics)
 
 
-def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> None:
+def handle(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> None:
     """Query and subscribe as of a moment.
 
     Raises:
@@ -87,13 +87,13 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
     if log is None or not all(
         session.find_topic(selected.keeper.name).is_journaled for selected in topics
     ):
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid bookmark",
             f"expected {NOW}: the topic keeps past records, but what followed is not in a "
             "transaction log",
         )
     if header.command == _DELTA:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     page = read_page(terms)
@@ -105,7 +105,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
     subscription = make_subscription(session, header, options, selector, sub_id, terms.keys, page)
     put_in_place(session, header, subscription)
 
-    def found(place: Place) -> None:
+    def found(place: LogPosition) -> None:
         if session.subscriptions.get(sub_id) is not subscription:
             return  # it has ended, or has been replaced
         if isinstance(place, BookmarkError):
@@ -114,7 +114,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
             return
         try:
             point = point_of(log, place)
-        except CommandRefused as refusal:
+        except CommandRefusedError as refusal:
             session.end_subscription(sub_id)
             refuse(session, header, refusal.reason, refusal.detail)
             return
@@ -127,7 +127,7 @@ def handle(session: Subscribing, header: Header, options: Mapping[str, str]) -> 
         assert isinstance(replay, Replay)  # noqa: S101 - see make_subscription
         try:
             queries = command.queries(topics)
-        except StoreError as error:
+        except RecordStoreError as error:
             session.end_subscription(sub_id)
             refuse(session, header, NOT_READABLE, str(error))
             return
@@ -159,17 +159,17 @@ def _check_page(options: Mapping[str, str], before: Subscription | None) -> None
 
 
 def _page_query(
-    command: QueryCommand, subscription: Subscription, replay: Replay, topic: Selected
+    command: QueryCommand, subscription: Subscription, replay: Replay, topic: TopicSelection
 ) -> PageQuery:
     """Return a query for the first records of a page, from which the replay continues."""
     sow = topic.keeper
-    assert isinstance(sow, SowTopic)  # noqa: S101 - no other kind of topic has a history
-    replay.records = PagedRecords(subscription, sow, replay.listener.engine, topic.permit)
+    assert isinstance(sow, SowTopicRecords)  # noqa: S101 - no other kind of topic has a history
+    replay.records = HistoricalPage(subscription, sow, replay.listener.engine, topic.permit)
     scan = replay.records.found_by(command.matching(topic, subscription.filter))
     return PageQuery(replay.records.page, scan, None, None, tested(topic))
 
 
-def _gapless(topics: Sequence[Selected], point: PastPoint, place: Span) -> int:
+def _gapless(topics: Sequence[TopicSelection], point: HistoryPoint, place: LogSpan) -> int:
     """Return the txid from behind which everything must be replayed."""
     after = place.after
     for selected in topics:

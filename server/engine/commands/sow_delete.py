@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge, wants
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.failure_acks import refuse_duplicate
 from server.engine.commands.parsing.options import check_delete_options, split_options
 from server.engine.commands.parsing.query_parameters import read_keys
@@ -35,34 +35,34 @@ from server.engine.commands.parsing.topic_selection import (
 from server.engine.commands.publish import acknowledge_stored
 from server.engine.commands.publish_target import NOT_ENTITLED
 from server.engine.commands.queue_acks import acknowledge_messages, queue_named
-from server.engine.queries.redacted_query import Discreet
-from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.engine.queries.redacted_query import RedactedQuery
+from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.message_types.base import BodyError
 from server.security.permissions import Permission
-from server.storage.journal import JournalUnavailable
+from server.storage.journal import JournalUnavailableError
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.query.query import QuerySpec
-from server.storage.sow.query.record_filter import RecordTest
+from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.records import to_nanoseconds
-from server.storage.sow.store import StoreError
-from server.storage.sow.topic_records import SowTopic
-from server.topics.rejected_sequences import RefusedBeforeError
-from server.topics.sow_registry import all_settled
-from server.topics.sow_topic import REASONS, StoredTopic
+from server.storage.sow.store import RecordStoreError
+from server.storage.sow.topic_records import SowTopicRecords
+from server.topics.rejected_sequences import RejectedSequenceError
+from server.topics.sow_registry import when_all_settled
+from server.topics.sow_topic import REASONS, SowTopic
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.entitlement_limits import permitted_filter
 from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.persisted_acks import Publisher
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.persisted_acks import PublishSession
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.security.permissions import Permit
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
-    from server.topics.record_source import Keeper
-    from server.topics.sow_registry import Selected
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_registry import TopicSelection
 
 _AT_ONCE: Final = 50
 """Records deleted between two checks of the clock, with one log entry."""
@@ -71,7 +71,7 @@ _KEYS_AT_ONCE: Final = 200
 """SOW keys looked up between two checks of the clock."""
 
 
-class _Which(NamedTuple):
+class _RecordSelection(NamedTuple):
     """The records that a command selects, in one of three ways.
 
     Attributes:
@@ -97,7 +97,7 @@ class _Group(NamedTuple):
     states: Sequence[tuple[str, int]]
 
 
-class _Found:
+class _DeletionCandidates:
     """The records to delete, and the counts for the acks.
 
     Attributes:
@@ -137,7 +137,7 @@ class _Found:
                 yield _Group(topic, some)
 
 
-def handle(session: Publisher, header: Header, body: bytes) -> Steps:
+def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
@@ -146,7 +146,7 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     """
     options = split_options(header.options or "")
     queue = queue_named(session, header.topic)
-    names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), StoredTopic)
+    names_record = bool(body) and isinstance(session.find_topic(header.topic or ""), SowTopic)
     selector = read_topic(session, header, options, literal=queue is not None or names_record)
     if queue is None or not may_read(
         session, selector
@@ -156,34 +156,34 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
         yield from acknowledge_messages(session, header, body, options, queue)
         return
     if header.bookmark is not None:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic", "messages are acknowledged by bookmark on queues only"
         )
     check_delete_options(header, options)
-    which = _Which(read_filter(session, header), read_keys(header), body)
+    which = _RecordSelection(read_filter(session, header), read_keys(header), body)
     ways = (which.filter is not None) + (which.keys is not None) + bool(body)
     if ways != 1:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid command",
             "a sow_delete needs one of these, and no more than one: a filter (1=1 for all records),"
             " sow_keys, or a message",
         )
     topics = records_of(session, Permission.WRITE_TOPIC, selector)
     if selector.is_regex:
-        topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopic)]
+        topics = [chosen for chosen in topics if isinstance(chosen.keeper, SowTopicRecords)]
     if not topics and not selector.is_regex:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic",
             f"topic {selector.text!r} of message type {session.message_type} keeps no records that"
             " could be deleted",
         )
     refuse_duplicate(session, header)
-    found = _Found()
+    found = _DeletionCandidates()
     yield from _find(session, topics, which, selector, found)
     if found.refused:
         session.refused_write(selector.text, found.refused)
         if found.refused_visibly and not found.matches:
-            raise CommandRefused(
+            raise CommandRefusedError(
                 NOT_ENTITLED,
                 f"user {session.user!r} may delete other records only of {header.topic!r}",
             )
@@ -202,22 +202,22 @@ def handle(session: Publisher, header: Header, body: bytes) -> Steps:
     _acknowledge(session, header, found, deletion.deleted)
     if wants(header, "persisted"):
         waits = [topic.when_stored for topic in deletion.changed]
-        acknowledge_stored(session, header, partial(all_settled, waits))
+        acknowledge_stored(session, header, partial(when_all_settled, waits))
 
 
 def _find(
-    session: Publisher,
-    topics: Iterable[Selected],
-    which: _Which,
+    session: PublishSession,
+    topics: Iterable[TopicSelection],
+    which: _RecordSelection,
     selector: TopicSelector,
-    found: _Found,
-) -> Steps:
+    found: _DeletionCandidates,
+) -> CommandSteps:
     """Find the records to delete."""
-    stored: list[tuple[SowTopic, Selected]] = []
+    stored: list[tuple[SowTopicRecords, TopicSelection]] = []
     for selected in topics:
         sow = selected.keeper
-        if not isinstance(sow, SowTopic):
-            raise CommandRefused(
+        if not isinstance(sow, SowTopicRecords):
+            raise CommandRefusedError(
                 "invalid topic",
                 f"the records of topic {sow.name!r} are made from those of another one",
             )
@@ -228,8 +228,8 @@ def _find(
         yield from _find_matching(session, stored, which.filter, found)
         return
     for sow, selected in stored:
-        may_go = _Permitted(sow, selected.permit)
-        is_visible = _Permitted(sow, session.permit(Permission.READ_TOPIC, sow.name))
+        may_go = _PermitTest(sow, selected.permit)
+        is_visible = _PermitTest(sow, session.permit(Permission.READ_TOPIC, sow.name))
         for named in _named(sow, selected, which, selector):
             records = [record for record in named if may_go(record)]
             found.add(records)
@@ -243,8 +243,8 @@ def _find(
 
 
 def _find_matching(
-    session: Publisher, topics: Sequence[tuple[SowTopic, Selected]], filter_: Expr, found: _Found
-) -> Steps:
+    session: PublishSession, topics: Sequence[tuple[SowTopicRecords, TopicSelection]], filter_: Expr, found: _DeletionCandidates
+) -> CommandSteps:
     now = to_nanoseconds(session.last_heard)
     queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
     try:
@@ -255,21 +255,21 @@ def _find_matching(
             found.matches += query.matches
             found.topic_matches += query.topic_matches
     except TooCostlyError as error:
-        raise CommandRefused("bad filter", str(error)) from None
+        raise CommandRefusedError("bad filter", str(error)) from None
     finally:
         for query in queries:
             query.close()
 
 
-def _query(sow: SowTopic, selected: Selected, filter_: Expr, now: int) -> OpenQuery:
+def _query(sow: SowTopicRecords, selected: TopicSelection, filter_: Expr, now: int) -> OpenQuery:
     """Return a query for matching records that may be deleted; others are not even counted."""
     permit = selected.permit
     spec = QuerySpec(filter=permitted_filter(permit, filter_), topics=selected.names)
     query = sow.query(spec, now)
-    return query if permit.filter is None else Discreet(query)
+    return query if permit.filter is None else RedactedQuery(query)
 
 
-class _Permitted:
+class _PermitTest:
     """Tests whether a permit covers a record; if the test takes too long, it does not.
 
     Args:
@@ -277,10 +277,10 @@ class _Permitted:
         permit: the permit.
     """
 
-    def __init__(self, sow: SowTopic, permit: Permit) -> None:
+    def __init__(self, sow: SowTopicRecords, permit: Permit) -> None:
         self._allowed = permit.allowed
-        self._effort = Allowance()
-        self._test = RecordTest(sow.table, permit.filter, effort=self._effort)
+        self._effort = SearchAllowance()
+        self._test = RecordFilter(sow.table, permit.filter, effort=self._effort)
 
     def __call__(self, record: Record) -> bool:
         """Return whether the permit covers a record."""
@@ -294,7 +294,7 @@ class _Permitted:
 
 
 def _named(
-    sow: SowTopic, selected: Selected, which: _Which, selector: TopicSelector
+    sow: SowTopicRecords, selected: TopicSelection, which: _RecordSelection, selector: TopicSelector
 ) -> Iterator[list[Record]]:
     """Yield the records of a topic that the command names by keys or by a message."""
     if which.keys is not None:
@@ -305,9 +305,9 @@ def _named(
         try:
             yield sow.find_body(which.body, name)
         except (BodyError, KeyRefusedError) as error:
-            raise CommandRefused("invalid message", str(error)) from None
-        except StoreError as error:
-            raise CommandRefused("not stored", str(error)) from None
+            raise CommandRefusedError("invalid message", str(error)) from None
+        except RecordStoreError as error:
+            raise CommandRefusedError("not stored", str(error)) from None
 
 
 class _Deletion:
@@ -322,17 +322,17 @@ class _Deletion:
         changed: one topic of each file that has changed.
     """
 
-    def __init__(self, session: Publisher, header: Header) -> None:
+    def __init__(self, session: PublishSession, header: Header) -> None:
         self.deleted = 0
         self._session = session
         self._header = header
-        self._changed: dict[Keeper, StoredTopic] = {}
+        self._changed: dict[RecordSource, SowTopic] = {}
 
     @property
-    def changed(self) -> Iterable[StoredTopic]:
+    def changed(self) -> Iterable[SowTopic]:
         return self._changed.values()
 
-    def delete(self, groups: Iterator[_Group]) -> Steps:
+    def delete(self, groups: Iterator[_Group]) -> CommandSteps:
         """Delete one group after the other.
 
         Raises:
@@ -348,17 +348,17 @@ class _Deletion:
     def _delete(self, group: _Group, *, is_last: bool) -> None:
         session = self._session
         topic = session.find_topic(group.topic)
-        if not isinstance(topic, StoredTopic):
+        if not isinstance(topic, SowTopic):
             return
         sequence = self._header.sequence or 0 if is_last and topic.is_journaled else 0
         envelope = Envelope(session, session.last_heard, sequence=sequence)
         try:
             self.deleted += topic.delete(group.states, envelope)
-        except (DuplicateError, RefusedBeforeError) as error:
-            raise CommandRefused(REASONS[type(error)], str(error)) from None
-        except (JournalUnavailable, StoreError) as error:
+        except (DuplicateError, RejectedSequenceError) as error:
+            raise CommandRefusedError(REASONS[type(error)], str(error)) from None
+        except (JournalUnavailableError, RecordStoreError) as error:
             already = f"; {self.deleted} records have been deleted before that"
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "not stored", f"{error}{already if self.deleted else ''}"
             ) from None
         self._changed[topic.keeper] = topic
@@ -369,7 +369,7 @@ class _Deletion:
         return log is not None and log.journal.is_crowded and log.journal.refusal is None
 
 
-def _names(selected: Selected, selector: TopicSelector) -> list[str]:
+def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
     """Return the topics to search for a record; of a Pattern, those that have records."""
     if not selector.is_regex:
         return [selector.text]
@@ -378,7 +378,7 @@ def _names(selected: Selected, selector: TopicSelector) -> list[str]:
     return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
-def _acknowledge(session: Publisher, header: Header, found: _Found, deleted: int) -> None:
+def _acknowledge(session: PublishSession, header: Header, found: _DeletionCandidates, deleted: int) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from amperage.wire.header import LONGEST_NAME, Header
+from amperage.wire.header import MAX_NAME_LENGTH, Header
 from server.engine.commands import replay_count
 from server.engine.commands.acks import acknowledge
 from server.engine.commands.bookmark_subscribe import begin as begin_replay
@@ -16,7 +16,7 @@ from server.engine.commands.bookmark_subscribe import (
     make_subscription,
     pause_or_resume,
 )
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.incremental_subscribe import attach_in_steps
 from server.engine.commands.memory_account import memory_of
 from server.engine.commands.parsing.options import (
@@ -47,17 +47,17 @@ from server.security.permissions import Permission
 from server.topics.subscriptions.delivery.conflation import Conflater
 from server.topics.subscriptions.entitlement_limits import permitted_presentation
 from server.topics.subscriptions.subscription import Subscription
-from server.util.limits import MOST_CONFLATED, MOST_PATTERNS, MOST_SELECT_LISTS
+from server.util.limits import MAX_CONFLATED_SUBSCRIPTIONS, MAX_PATTERNS, MAX_SELECT_LISTS
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Steps
-    from server.engine.commands.subscription_context import Subscribing
+    from server.engine.commands.continuation import CommandSteps
+    from server.engine.commands.subscription_context import SubscribeSession
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.storage.sow.records import Record
     from server.storage.views.terms import AggregationTerms
     from server.topics.subscriptions.delivery.presentation import Presentation, SelectList
-    from server.topics.subscriptions.delivery.sink import Sink
+    from server.topics.subscriptions.delivery.sink import MessageSink
     from server.topics.subscriptions.subscription import PageTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
@@ -67,7 +67,7 @@ _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0
 """The statistics of a delta subscription. Clients may ask for them though it queries nothing."""
 
 
-def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
+def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSteps:
     """Subscribe (AMPS Command Reference, subscribe command).
 
     A bookmark requests a replay (server/engine/commands/bookmark_subscribe.py). A topic that is
@@ -79,7 +79,7 @@ def handle(session: Subscribing, header: Header, _body: bytes) -> Steps:
     yield from in_order(session, partial(_subscribe, session, header))
 
 
-def in_order(session: Subscribing, do: Callable[[list[bytes]], Steps]) -> Steps:
+def in_order(session: SubscribeSession, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
     """Execute a command that places a subscription, then send the frames deferred meanwhile.
 
     Args:
@@ -95,13 +95,13 @@ def in_order(session: Subscribing, do: Callable[[list[bytes]], Steps]) -> Steps:
             session.outbox.write(some)
 
 
-def _subscribe(session: Subscribing, header: Header, behind: list[bytes]) -> Steps:
+def _subscribe(session: SubscribeSession, header: Header, behind: list[bytes]) -> CommandSteps:
     if header.top_n is not None and header.bookmark is None:
-        raise CommandRefused("invalid option", "top_n is for subscriptions with a bookmark")
+        raise CommandRefusedError("invalid option", "top_n is for subscriptions with a bookmark")
     if header.skip_n:
-        raise CommandRefused("invalid option", "skip_n is for queries and what begins with one")
+        raise CommandRefusedError("invalid option", "skip_n is for queries and what begins with one")
     if header.bookmark is not None and header.command in _DELTA:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
         )
     options = read_options(header)
@@ -134,7 +134,7 @@ def effective_backlog(subscription: Subscription) -> str | None:
 
 
 def _consumer(
-    session: Subscribing,
+    session: SubscribeSession,
     selector: TopicSelector,
     before: Subscription | None,
     max_backlog: int | None,
@@ -151,7 +151,7 @@ def _consumer(
 
 
 def place(
-    session: Subscribing,
+    session: SubscribeSession,
     header: Header,
     options: Mapping[str, str],
     behind: list[bytes],
@@ -186,7 +186,7 @@ def place(
     return subscription
 
 
-def put_in_place(session: Subscribing, header: Header, subscription: Subscription) -> None:
+def put_in_place(session: SubscribeSession, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or replace one by it, and announce it.
 
     Pending conflated messages of the replaced subscription are sent first: its client must not
@@ -207,14 +207,14 @@ def put_in_place(session: Subscribing, header: Header, subscription: Subscriptio
     try:
         session.place(subscription)
     except TooCostlyError as error:
-        raise CommandRefused("bad regex topic", str(error)) from None
+        raise CommandRefusedError("bad regex topic", str(error)) from None
     _take_over(before, subscription)
     _announce(session, header, subscription)
     if before is None:
         session.repeated_subscribes.remember(header, subscription)
 
 
-def repeat(session: Subscribing, header: Header) -> bool:
+def repeat(session: SubscribeSession, header: Header) -> bool:
     """Execute a subscribe command by the fast path, if it is like the one before it.
 
     Args:
@@ -235,7 +235,7 @@ def repeat(session: Subscribing, header: Header) -> bool:
     return True
 
 
-def _announce(session: Subscribing, header: Header, subscription: Subscription) -> None:
+def _announce(session: SubscribeSession, header: Header, subscription: Subscription) -> None:
     """Write a placed subscription to the log, and publish it as a client status message."""
     engine = session.engine
     if engine.log.enabled("14-0001"):
@@ -265,7 +265,7 @@ def _announce(session: Subscribing, header: Header, subscription: Subscription) 
 
 
 def prepare(
-    session: Subscribing,
+    session: SubscribeSession,
     header: Header,
     options: Mapping[str, str],
     *,
@@ -273,7 +273,7 @@ def prepare(
     page: PageTerms | None = None,
     aggregation: AggregationTerms | None = None,
     began_with_query: bool = False,
-    sink: Sink | None = None,
+    sink: MessageSink | None = None,
 ) -> Subscription:
     """Return the subscription that a command requests, without placing it.
 
@@ -364,87 +364,87 @@ def _take_over(before: Subscription | None, subscription: Subscription) -> None:
         subscription.conflater.received = None  # the client has matches that are not sent now
 
 
-def read_sub_id(session: Subscribing, header: Header, options: Mapping[str, str]) -> str:
+def read_sub_id(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> str:
     """Return the id of the subscription that a command requests.
 
     Raises:
         CommandRefused: it is too long, or it is in use and the command has no option replace.
     """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
-    if len(sub_id) > LONGEST_NAME:
-        raise CommandRefused(
+    if len(sub_id) > MAX_NAME_LENGTH:
+        raise CommandRefusedError(
             "invalid subscription id",
-            f"it has {len(sub_id)} characters, expected {LONGEST_NAME} at most",
+            f"it has {len(sub_id)} characters, expected {MAX_NAME_LENGTH} at most",
         )
     if sub_id in session.subscriptions and "replace" not in options:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "subscription already exists",
             f"this connection has a subscription {sub_id!r} already; option replace changes it",
         )
     return sub_id
 
 
-def _check_patterns(session: Subscribing, sub_id: str) -> None:
+def _check_patterns(session: SubscribeSession, sub_id: str) -> None:
     """Refuse another subscription to a regular expression beyond the limit.
 
     Raises:
         CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
-    if len(subscriptions) < MOST_PATTERNS:
+    if len(subscriptions) < MAX_PATTERNS:
         return
     others = (one for one in subscriptions.values() if one.sub_id != sub_id)
-    if sum(one.selector.is_regex for one in others) >= MOST_PATTERNS:
-        raise CommandRefused(
+    if sum(one.selector.is_regex for one in others) >= MAX_PATTERNS:
+        raise CommandRefusedError(
             "limit exceeded",
-            f"a connection may have {MOST_PATTERNS} subscriptions to regular expressions: join"
+            f"a connection may have {MAX_PATTERNS} subscriptions to regular expressions: join"
             " them as alternatives, or use more connections",
         )
 
 
-def _check_conflated(session: Subscribing, sub_id: str) -> None:
+def _check_conflated(session: SubscribeSession, sub_id: str) -> None:
     """Refuse another conflated subscription beyond the limit.
 
     Raises:
         CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
-    if len(subscriptions) < MOST_CONFLATED:
+    if len(subscriptions) < MAX_CONFLATED_SUBSCRIPTIONS:
         return
     others = (one for one in subscriptions.values() if one.sub_id != sub_id)
-    if sum(one.conflater is not None for one in others) >= MOST_CONFLATED:
-        raise CommandRefused(
+    if sum(one.conflater is not None for one in others) >= MAX_CONFLATED_SUBSCRIPTIONS:
+        raise CommandRefusedError(
             "limit exceeded",
-            f"a connection may have {MOST_CONFLATED} conflated subscriptions: join them, or use"
+            f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions: join them, or use"
             " more connections",
         )
 
 
-def _check_select_lists(session: Subscribing, sub_id: str, select: SelectList | None) -> None:
+def _check_select_lists(session: SubscribeSession, sub_id: str, select: SelectList | None) -> None:
     """Refuse another select list beyond the limit.
 
     Raises:
         CommandRefused: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
-    if select is None or len(subscriptions) < MOST_SELECT_LISTS:
+    if select is None or len(subscriptions) < MAX_SELECT_LISTS:
         return
     others = {one.presentation.select for one in subscriptions.values() if one.sub_id != sub_id}
-    if select not in others and len(others - {None}) >= MOST_SELECT_LISTS:
-        raise CommandRefused(
+    if select not in others and len(others - {None}) >= MAX_SELECT_LISTS:
+        raise CommandRefusedError(
             "limit exceeded",
-            f"the subscriptions of a connection may have {MOST_SELECT_LISTS} different select"
+            f"the subscriptions of a connection may have {MAX_SELECT_LISTS} different select"
             " lists: use fewer, or more connections",
         )
 
 
-def has_records(session: Subscribing, selector: TopicSelector) -> bool:
+def has_records(session: SubscribeSession, selector: TopicSelector) -> bool:
     """Return whether any topic of a command keeps records."""
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
 def remember(
-    session: Subscribing, subscription: Subscription, *, from_before: bool = False
+    session: SubscribeSession, subscription: Subscription, *, from_before: bool = False
 ) -> Callable[[Record], None] | None:
     """Return a callback that stores sent records, if out-of-focus messages will need them.
 
@@ -467,7 +467,7 @@ def remember(
     return remember
 
 
-def _presentation(session: Subscribing, subscription: Subscription, topic: str) -> Presentation:
+def _presentation(session: SubscribeSession, subscription: Subscription, topic: str) -> Presentation:
     """Return the form in which a subscriber gets records of a topic."""
     if subscription.aggregation is not None:
         return subscription.presentation
@@ -477,7 +477,7 @@ def _presentation(session: Subscribing, subscription: Subscription, topic: str) 
 
 
 def _conflater(
-    session: Subscribing,
+    session: SubscribeSession,
     selector: TopicSelector,
     options: SubscribeOptions,
     aggregation: AggregationTerms | None,

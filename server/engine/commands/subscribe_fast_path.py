@@ -12,18 +12,18 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from amperage.wire.header import LONGEST_NAME, Header
+from amperage.wire.header import MAX_NAME_LENGTH, Header
 from server.engine.commands.acks import acknowledge
-from server.engine.commands.memory_account import may_take, memory_of, memory_of_filter
+from server.engine.commands.memory_account import has_memory_for, memory_of, memory_of_filter
 from server.engine.commands.parsing.topic_selection import read_filter
 from server.security.permissions import Permission
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import Subscribing
+    from server.engine.commands.subscription_context import SubscribeSession
 
 
-class RepeatedSubscribes:
+class SubscribeFastPath:
     """The last plain subscribe command of one connection, as a model for those like it.
 
     Args:
@@ -32,7 +32,7 @@ class RepeatedSubscribes:
 
     __slots__ = ("_like", "_memory", "_model", "_session", "_topics_generation")
 
-    def __init__(self, session: Subscribing) -> None:
+    def __init__(self, session: SubscribeSession) -> None:
         self._session = session
         self._like: Header | None = None  # ids and filter are those of the last comparison
         self._model: Subscription | None = None
@@ -80,11 +80,11 @@ class RepeatedSubscribes:
         if model is None or not self._is_alike(header):
             return None
         sub_id = header.sub_id or header.command_id
-        if not sub_id or len(sub_id) > LONGEST_NAME or sub_id in session.subscriptions:
+        if not sub_id or len(sub_id) > MAX_NAME_LENGTH or sub_id in session.subscriptions:
             return None
         memory = self._memory + memory_of_filter(header.filter)
         if (
-            not may_take(session, memory)
+            not has_memory_for(session, memory)
             or self._topics_generation != session.engine.topics.generation
         ):
             return None

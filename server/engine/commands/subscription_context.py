@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from server.engine.commands import context
-from server.engine.commands.persisted_acks import Publisher
-from server.engine.queries.execution import Asker
-from server.engine.replays.replay_client import Listener
+from server.engine.commands.persisted_acks import PublishSession
+from server.engine.queries.execution import QueryClient
+from server.engine.replays.replay_client import ReplayClient
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.replays.tail import Tail
+    from server.engine.replays.tail import ReplayTail
     from server.security.permissions import Permit
     from server.topics.subscriptions.subscription import Subscription
 
 
-class Querying(Publisher, Asker, Protocol):
+class QuerySession(PublishSession, QueryClient, Protocol):
     """A connection that queries."""
 
     def hold(self, size: int, /) -> None:
@@ -31,19 +31,19 @@ class Querying(Publisher, Asker, Protocol):
         """End a subscription, if there is one with this id."""
 
 
-class Surroundings(context.Surroundings, Protocol):
+class SubscriptionEngine(context.CommandEngine, Protocol):
     """The interface of the engine that subscriptions with a bookmark need besides."""
 
     @property
-    def tail(self) -> Tail:
+    def tail(self) -> ReplayTail:
         """The reader of the end of the log."""
 
     @property
-    def settled_tail(self) -> Tail:
+    def settled_tail(self) -> ReplayTail:
         """The same for subscriptions to fully durable messages only."""
 
 
-class Repeated(Protocol):
+class SubscribeTemplate(Protocol):
     """The last plain subscribe command of a connection, as a model for those like it."""
 
     def remember(self, header: Header, subscription: Subscription) -> None:
@@ -53,11 +53,11 @@ class Repeated(Protocol):
         """Place the subscription that a command requests, if it is like the last one."""
 
 
-class Subscribing(Querying, Listener, Protocol):
+class SubscribeSession(QuerySession, ReplayClient, Protocol):
     """A connection that subscribes."""
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> SubscriptionEngine:
         """The engine that it belongs to."""
 
     @property
@@ -69,7 +69,7 @@ class Subscribing(Querying, Listener, Protocol):
         """Bytes charged to its subscriptions and queries."""
 
     @property
-    def repeated_subscribes(self) -> Repeated:
+    def repeated_subscribes(self) -> SubscribeTemplate:
         """The last plain one of its subscribe commands, as a model for those like it."""
 
     def make_sub_id(self) -> str:

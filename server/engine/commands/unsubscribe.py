@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge
-from server.engine.commands.context import Answered
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.context import AckRecipient
+from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import Steps
+    from server.engine.commands.continuation import CommandSteps
 
 
 _AT_ONCE: Final = 20
 """Subscriptions that are ended between two checks of the clock."""
 
 
-class Unsubscribing(Answered, Protocol):
+class UnsubscribeSession(AckRecipient, Protocol):
     """A connection with subscriptions, and with queries in progress."""
 
     @property
@@ -35,7 +35,7 @@ class Unsubscribing(Answered, Protocol):
         """Cancel the queries with this id, if any are in progress."""
 
 
-def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
+def handle(session: UnsubscribeSession, header: Header, _body: bytes) -> CommandSteps:
     """End subscriptions (AMPS Command Reference, unsubscribe command).
 
     Ids without a subscription are ignored: the requested state exists already. Many subscriptions
@@ -45,7 +45,7 @@ def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
         CommandRefused: the command names neither subscriptions nor queries.
     """
     if not header.sub_id and not header.query_id:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid subscription id",
             "the command names neither subscriptions (header sub_id) nor queries (query_id)",
         )
@@ -62,7 +62,7 @@ def handle(session: Unsubscribing, header: Header, _body: bytes) -> Steps:
     acknowledge(session, header, "processed")
 
 
-def _ids(text: str | None, session: Unsubscribing) -> list[str]:
+def _ids(text: str | None, session: UnsubscribeSession) -> list[str]:
     if text is None:
         return []
     if text == "all":

@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.security.certificates import ends_of
-from server.util.safe_open import MOST_OF_CERTIFICATES, read_regular
+from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, read_regular
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec, TlsSpec
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _DAY_SECONDS: Final = 86_400.0
 NOTICE: Final = timedelta(days=30)
@@ -59,7 +59,7 @@ class CertificateCheck:
         log: gets the warnings.
     """
 
-    def __init__(self, spec: InstanceSpec, clock: Clock, log: Log) -> None:
+    def __init__(self, spec: InstanceSpec, clock: Clock, log: ServerLog) -> None:
         self._uses: Final = list(uses_of_tls(spec))
         self._clock: Final = clock
         self._log: Final = log
@@ -98,7 +98,7 @@ class CertificateCheck:
 def _ends(path: str | None) -> list[datetime]:
     """Return the expiry times of the certificates in a file; empty if it cannot be read."""
     try:
-        content = b"" if path is None else read_regular(path, MOST_OF_CERTIFICATES)
+        content = b"" if path is None else read_regular(path, MAX_CERTIFICATE_FILE_SIZE)
     except OSError:
         return []
     return ends_of(content.decode("ascii", "replace"))

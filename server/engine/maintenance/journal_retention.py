@@ -26,11 +26,11 @@ from server.storage.journal import JournalError
 if TYPE_CHECKING:
     from server.storage.journal import Journal
     from server.storage.journal.files import JournalFile
-    from server.storage.sow.store import StoreError
-    from server.topics.sow_registry import Stores
+    from server.storage.sow.store import RecordStoreError
+    from server.topics.sow_registry import SowRegistry
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _Result = TypeVar("_Result")
 
@@ -41,7 +41,7 @@ _SETTLE_SECONDS: Final = 30.0
 _MICROSECONDS: Final = 1_000_000
 
 
-class Deed(Enum):
+class JournalAction(Enum):
     """The operations on journal files."""
 
     ARCHIVE = "archived"
@@ -49,7 +49,7 @@ class Deed(Enum):
     REMOVE = "removed"
 
 
-class JournalKeeping:
+class JournalRetention:
     """Archives, compresses and removes the old journal files of one instance.
 
     Args:
@@ -60,7 +60,7 @@ class JournalKeeping:
     """
 
     def __init__(
-        self, transaction_log: TransactionLog, stores: Stores, clock: Clock, log: Log
+        self, transaction_log: TransactionLog, stores: SowRegistry, clock: Clock, log: ServerLog
     ) -> None:
         self._transaction_log = transaction_log
         self._journal: Journal = transaction_log.journal
@@ -68,7 +68,7 @@ class JournalKeeping:
         self._clock = clock
         self._log = log
         self._thread = ThreadPoolExecutor(1, "journal-keeping")
-        self._marks: dict[tuple[Deed, int], None] = {}  # in the order of marking
+        self._marks: dict[tuple[JournalAction, int], None] = {}  # in the order of marking
         self._said_waiting: set[int] = set()
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -78,7 +78,7 @@ class JournalKeeping:
         """The names of the files that can be processed, oldest first."""
         return [file.name for file in self._journal.files if file.seal is not None]
 
-    async def mark(self, deed: Deed, age: float) -> None:
+    async def mark(self, deed: JournalAction, age: float) -> None:
         """Mark files for an operation, which begins soon.
 
         Args:
@@ -93,11 +93,11 @@ class JournalKeeping:
         for file, moment in await self._call(self._last_written):
             if moment <= latest:
                 self._marks[deed, file.number] = None
-            elif deed is Deed.REMOVE:  # the log must not have gaps
+            elif deed is JournalAction.REMOVE:  # the log must not have gaps
                 break
         self._begin()
 
-    async def mark_through(self, deed: Deed, name: str) -> None:
+    async def mark_through(self, deed: JournalAction, name: str) -> None:
         """Mark a file, and all older ones, for an operation, which begins soon.
 
         Args:
@@ -115,8 +115,8 @@ class JournalKeeping:
                 self._marks[deed, file.number] = None
         self._begin()
 
-    def _check(self, deed: Deed) -> None:
-        if deed is Deed.ARCHIVE and not self._journal.has_archive:
+    def _check(self, deed: JournalAction) -> None:
+        if deed is JournalAction.ARCHIVE and not self._journal.has_archive:
             raise JournalError(
                 "there is nowhere to archive journals to: "
                 "the configuration has no JournalArchiveDirectory"
@@ -163,16 +163,16 @@ class JournalKeeping:
     async def _remove_next(self) -> bool:
         """Remove the oldest file, if it is marked and not needed. Return whether it was removed."""
         file = self._journal.files[0]
-        mark = Deed.REMOVE, file.number
+        mark = JournalAction.REMOVE, file.number
         if mark not in self._marks or not self._journal.is_settled(file.number):
             return False
         if self._is_needed(file) or not await self._settle_records() or self._is_needed(file):
             return False
-        for deed in Deed:
+        for deed in JournalAction:
             self._marks.pop((deed, file.number), None)
         self._said_waiting.discard(file.number)
         with self._transaction_log.removing():
-            await self._do(Deed.REMOVE, file, self._journal.remove)
+            await self._do(JournalAction.REMOVE, file, self._journal.remove)
         return True
 
     def _is_needed(self, file: JournalFile) -> bool:
@@ -193,9 +193,9 @@ class JournalKeeping:
             Whether that succeeded; if not, the store logs the reason.
         """
         stores = self._stores
-        settled: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+        settled: asyncio.Future[RecordStoreError | None] = asyncio.get_running_loop().create_future()
 
-        def settle(problem: StoreError | None) -> None:
+        def settle(problem: RecordStoreError | None) -> None:
             if not settled.done():
                 settled.set_result(problem)
 
@@ -209,7 +209,7 @@ class JournalKeeping:
 
     async def _process_next(self) -> bool:
         """Archive or compress the file that was marked first. Return False if there is none."""
-        waiting = (mark for mark in self._marks if mark[0] is not Deed.REMOVE)
+        waiting = (mark for mark in self._marks if mark[0] is not JournalAction.REMOVE)
         mark = next((mark for mark in waiting if self._journal.is_settled(mark[1])), None)
         if mark is None:
             return False
@@ -217,11 +217,11 @@ class JournalKeeping:
         deed, number = mark
         file = next((one for one in self._journal.files if one.number == number), None)
         if file is not None:
-            archive = deed is Deed.ARCHIVE
+            archive = deed is JournalAction.ARCHIVE
             await self._do(deed, file, self._journal.archive if archive else self._journal.compress)
         return True
 
-    async def _do(self, deed: Deed, file: JournalFile, do: Callable[[int], None]) -> None:
+    async def _do(self, deed: JournalAction, file: JournalFile, do: Callable[[int], None]) -> None:
         """Process one file; on failure, drop all marks of this operation: they would fail too."""
         try:
             await self._call(partial(do, file.number))

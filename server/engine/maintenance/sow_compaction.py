@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.topic_records import SowTopicRecords
 
 _PAUSE: Final = 0.001
 """Seconds between two slices, for the processing of messages."""
 
 
-async def compact(topic: SowTopic) -> None:
+async def compact(topic: SowTopicRecords) -> None:
     """Compact the file of a topic.
 
     Raises:

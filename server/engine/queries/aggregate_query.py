@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from server.storage.sow.query.record_order import Ordering, Ranking
-from server.util.task import portions
+from server.storage.sow.query.record_order import RecordOrder, RowSorter
+from server.util.task import split_into_chunks
 
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
     from server.storage.views.group_records import GroupRecords
-    from server.topics.subscriptions.aggregate_subscription import Aggregate
+    from server.topics.subscriptions.aggregate_subscription import AggregateSubscription
 
 _AT_ONCE: Final = 100
 """Records that are gathered, or records of groups that are made, in a time slice."""
 
 
-class Ranked:
+class GroupOrder:
     """Selects and orders the records of groups.
 
     Args:
@@ -42,11 +42,11 @@ class Ranked:
         start: int,
         stop: int | None,
     ) -> None:
-        self._ordering: Final = Ordering(order_by, message_type)
+        self._ordering: Final = RecordOrder(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._records: Final[dict[int, Record]] = {}
         self._added = 0
-        self._ranking: Final = Ranking(start, stop)
+        self._ranking: Final = RowSorter(start, stop)
 
     def add(self, records: Sequence[Record]) -> None:
         """Add records."""
@@ -62,7 +62,7 @@ class Ranked:
             yield [self._records.pop(place) for place in places]
 
 
-class Gathering:
+class GroupCollector:
     """Gathers the groups of the records that a query finds: each step does a slice of the work.
 
     Args:
@@ -77,7 +77,7 @@ class Gathering:
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Yield per slice of work the records of groups, perhaps none."""
         for records in self._scan:
-            for some in portions(records, _AT_ONCE):
+            for some in split_into_chunks(records, _AT_ONCE):
                 self._groups.gather(some)
                 yield []
         while made := self._groups.settle(_AT_ONCE):
@@ -88,7 +88,7 @@ class Gathering:
         self._scan.close()
 
 
-class KnownGroups:
+class GroupIterator:
     """The existing groups, in their present state, in slices.
 
     Args:
@@ -122,8 +122,8 @@ class AggregateQuery:
 
     def __init__(
         self,
-        found: Gathering,
-        ranked: Ranked,
+        found: GroupCollector,
+        ranked: GroupOrder,
         scan: OpenQuery,
         end: Callable[[], None] | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class AggregateQuery:
         yield from self._ranked.wanted()
 
 
-class Followed:
+class AggregateSubscriptionQuery:
     """A query for groups that a subscription follows afterwards.
 
     Args:
@@ -166,7 +166,7 @@ class Followed:
         follower: follows the groups.
     """
 
-    def __init__(self, query: OpenQuery, follower: Aggregate) -> None:
+    def __init__(self, query: OpenQuery, follower: AggregateSubscription) -> None:
         self._query: Final = query
         self._follower: Final = follower
 

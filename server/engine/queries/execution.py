@@ -14,19 +14,19 @@ from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from server.engine.queries.result_batches import BatchWriter
 from server.topics.subscriptions.delivery.outbox import Outbox, Reservation
-from server.util.task import portions
+from server.util.task import split_into_chunks
 
 if TYPE_CHECKING:
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
     from server.topics.subscriptions.delivery.presentation import Presentation
-    from server.util.task import Slices
+    from server.util.task import TaskScheduler
 
 _AT_ONCE: Final = 200
 """Results that are framed in a time slice."""
 
 
-class Totals(NamedTuple):
+class QueryTotals(NamedTuple):
     """The counts of a complete query.
 
     Attributes:
@@ -40,14 +40,14 @@ class Totals(NamedTuple):
     records_returned: int
 
 
-class Asked(NamedTuple):
+class TopicQuery(NamedTuple):
     """A query of one topic, and the form in which its records are sent."""
 
     query: OpenQuery
     presentation: Presentation
 
 
-class Part(NamedTuple):
+class QueryPart(NamedTuple):
     """A query of one topic, with a callback for its records.
 
     Attributes:
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     take: Callable[[Record], bool]
 
 
-class ResultForm(NamedTuple):
+class ResultFormat(NamedTuple):
     """The form of results.
 
     Attributes:
@@ -75,7 +75,7 @@ class ResultForm(NamedTuple):
     memory: int
 
 
-class Asker(Protocol):
+class QueryClient(Protocol):
     """The connection that sent a query.
 
     Attributes:
@@ -83,7 +83,7 @@ class Asker(Protocol):
         query_seconds: the time spent on its queries.
     """
 
-    queries: list[QueryRun]
+    queries: list[QueryExecution]
     query_seconds: float
 
     @property
@@ -98,7 +98,7 @@ class Asker(Protocol):
         """Charge memory to this session. `size`: bytes, negative to release."""
 
 
-class QueryRun:
+class QueryExecution:
     """Executes a query command, from its beginning to the end of its results.
 
     Args:
@@ -115,7 +115,7 @@ class QueryRun:
         begun: the time of its beginning, by the scheduler's clock.
     """
 
-    def __init__(self, asker: Asker, turns: Slices, form: ResultForm, sub_id: str | None) -> None:
+    def __init__(self, asker: QueryClient, turns: TaskScheduler, form: ResultFormat, sub_id: str | None) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id
         self.begun = turns.elapsed()
@@ -126,18 +126,18 @@ class QueryRun:
         self._asker = asker
         self._memory = form.memory
         self._turns = turns
-        self._results: Sequence[Part] = ()
-        self._leavers: Sequence[Part] = ()
+        self._results: Sequence[QueryPart] = ()
+        self._leavers: Sequence[QueryPart] = ()
         self._slices: Iterator[None] = iter(())
-        self._on_end: Callable[[Totals], Iterable[Header]] = _no_headers
+        self._on_end: Callable[[QueryTotals], Iterable[Header]] = _no_headers
         self._on_failure: Callable[[Exception], None] = _ignore
         self._then: Callable[[], None] | None = None
 
     def begin(
         self,
-        results: Sequence[Part],
-        leavers: Sequence[Part],
-        on_end: Callable[[Totals], Iterable[Header]],
+        results: Sequence[QueryPart],
+        leavers: Sequence[QueryPart],
+        on_end: Callable[[QueryTotals], Iterable[Header]],
         on_failure: Callable[[Exception], None],
         then: Callable[[], None] | None = None,
     ) -> None:
@@ -162,11 +162,11 @@ class QueryRun:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return self._asker.client_name, "query"
 
     def step(self) -> bool:
-        """See `Sliced.step`. A query waits for those that its client sent before it."""
+        """See `EngineTask.step`. A query waits for those that its client sent before it."""
         if self.place.is_open and self._asker.queries[0] is not self:
             return True
         if not self.place.is_open:
@@ -198,19 +198,19 @@ class QueryRun:
         sent = 0
         for query, take in self._results:
             for records in query:
-                for some in portions(records, _AT_ONCE):
+                for some in split_into_chunks(records, _AT_ONCE):
                     sent += sum(map(take, some))
                     yield
         self.batches.finish()
         self.send(Header(command="group_end", query_id=self.query_id))
         for query, take in self._leavers:
             for records in query:
-                for some in portions(records, _AT_ONCE):
+                for some in split_into_chunks(records, _AT_ONCE):
                     for record in some:
                         take(record)
                     yield
         queries = [part.query for part in self._results]
-        totals = Totals(
+        totals = QueryTotals(
             sum(query.topic_matches for query in queries),
             sum(query.matches for query in queries),
             sent,
@@ -237,5 +237,5 @@ def _ignore(_error: Exception) -> None:
     """Ignore the error."""
 
 
-def _no_headers(_totals: Totals) -> Iterable[Header]:
+def _no_headers(_totals: QueryTotals) -> Iterable[Header]:
     return ()

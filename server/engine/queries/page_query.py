@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.util.task import portions
+from server.util.task import split_into_chunks
 
 if TYPE_CHECKING:
     from server.storage.sow.records import Record
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 200
 """Records that are ordered or read, or changes that are applied, in a time slice."""
 
 
-class Scan(Protocol):
+class RecordScan(Protocol):
     """Finds records in slices."""
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
@@ -49,7 +49,7 @@ class PageQuery:
     def __init__(
         self,
         page: Page,
-        scan: Scan | None,
+        scan: RecordScan | None,
         replaced: Page | None,
         inherited: Callable[[Record], None] | None,
         topic_matches: int | None,
@@ -85,7 +85,7 @@ class PageQuery:
         known = self._take_over()
         if self._scan is not None:
             for records in self._scan:
-                for some in portions(records, _AT_ONCE):
+                for some in split_into_chunks(records, _AT_ONCE):
                     if page.has_ended:
                         return
                     page.results.fill(some)

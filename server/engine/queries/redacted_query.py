@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.storage.sow.records import Record
 
 
-class Discreet:
+class RedactedQuery:
     """A query that does not disclose the number of records tested. See `OpenQuery`.
 
     Args:

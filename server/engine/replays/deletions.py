@@ -15,16 +15,16 @@ import numpy as np
 
 from amperage.wire.frame_slices import framed
 from amperage.wire.header import json_text
-from server.storage.journal import MESSAGES, Kind
+from server.storage.journal import MESSAGES, JournalEntryKind
 from server.storage.journal.format.records import RECORD_TYPE
 from server.topics.subscriptions.delivery.record_delivery import DELETED
 
 if TYPE_CHECKING:
-    from server.storage.journal import PackedRun
+    from server.storage.journal import RawEntryBatch
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.subscription import Subscription
 
-WITH_DELETIONS: Final = MESSAGES | {Kind.SOW_DELETE}
+WITH_DELETIONS: Final = MESSAGES | {JournalEntryKind.SOW_DELETE}
 """The kinds of entries that such a replay reads."""
 
 
@@ -57,10 +57,10 @@ class DeletionDelivery:
         outbox.counted(outbox.traffic.bookmark).write_run(framed(bodies, left, right), len(bodies))
 
 
-def is_plain(run: PackedRun) -> bool:
+def is_plain(run: RawEntryBatch) -> bool:
     """Return whether a run has only messages without a lifetime: no deletions, no extra keys."""
     rows = np.frombuffer(run.records, RECORD_TYPE)
-    return not ((rows["kind"] == Kind.SOW_DELETE) | (rows["expiration"] != 0)).any()
+    return not ((rows["kind"] == JournalEntryKind.SOW_DELETE) | (rows["expiration"] != 0)).any()
 
 
 def lifetime_key(seconds: int) -> bytes:

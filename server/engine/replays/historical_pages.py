@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from server.engine.replays.deletions import WITH_DELETIONS
-from server.storage.journal import Kind
+from server.storage.journal import JournalEntryKind
 from server.storage.sow.log_apply import is_superseded, record_of
-from server.storage.sow.records import Change
+from server.storage.sow.records import RecordChange
 from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
-from server.topics.subscriptions.record_fanout import RecordAudience
+from server.topics.subscriptions.record_fanout import RecordFanout
 
 if TYPE_CHECKING:
-    from server.engine.queries.page_query import Scan
-    from server.engine.replays.replay_client import Surroundings
+    from server.engine.queries.page_query import RecordScan
+    from server.engine.replays.replay_client import ReplayEngine
     from server.security.permissions import Permit
-    from server.storage.journal import Entry
-    from server.storage.journal import Topic as TopicName
+    from server.storage.journal import JournalEntry
+    from server.storage.journal import JournalTopic as TopicName
     from server.storage.sow.records import Record
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.paging.page import Page
@@ -41,7 +41,7 @@ _OVERHEAD: Final = 500
 """Bytes that a record takes beside its body; an estimate."""
 
 
-class PagedRecords:
+class HistoricalPage:
     """The records of one paginated replay, and its page.
 
     Args:
@@ -58,13 +58,13 @@ class PagedRecords:
     kinds: Final = WITH_DELETIONS
 
     def __init__(
-        self, subscription: Subscription, sow: SowTopic, engine: Surroundings, permit: Permit
+        self, subscription: Subscription, sow: SowTopicRecords, engine: ReplayEngine, permit: Permit
     ) -> None:
         self._sow: Final = sow
         self._subscription: Final = subscription
         self._records: Final[dict[str, Record]] = {}
         self._size = 0
-        self._audience: Final = RecordAudience(
+        self._audience: Final = RecordFanout(
             sow.table.message_type,
             sow.name,
             engine.settings.functions,
@@ -84,16 +84,16 @@ class PagedRecords:
             self._hold(-self._size)
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
-        """See `LoggedTopics.filter_costs`."""
+        """See `ReplayTopics.filter_costs`."""
         cost = self._audience.cost_of(subscription)
         if cost is not None:
             yield cost
 
     # ---- the initial state
 
-    def found_by(self, scan: Scan) -> Scan:
+    def found_by(self, scan: RecordScan) -> RecordScan:
         """Return a scan that also stores the results of a query as these records."""
-        return _Kept(self, scan)
+        return _PageFillScan(self, scan)
 
     def fill(self, records: Sequence[Record]) -> None:
         """Store records of the initial state."""
@@ -112,19 +112,19 @@ class PagedRecords:
         """Return whether to read the entries of a topic."""
         return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
 
-    def deliveries(self, entry: Entry) -> tuple[Sequence[_Step], LoggedEnvelope]:
+    def deliveries(self, entry: JournalEntry) -> tuple[Sequence[_PageDelivery], LoggedEnvelope]:
         """Return the delivery of an entry to the page."""
-        return (_Step(self, entry),), LoggedEnvelope(entry)
+        return (_PageDelivery(self, entry),), LoggedEnvelope(entry)
 
-    def follow(self, entry: Entry, envelope: Envelope) -> None:
+    def follow(self, entry: JournalEntry, envelope: Envelope) -> None:
         """Apply an entry to the records, and notify the subscriber."""
-        if entry.kind == Kind.SOW_DELETE:
+        if entry.kind == JournalEntryKind.SOW_DELETE:
             for key in msgspec.json.decode(entry.body, type=list[str]):
                 if is_superseded(entry, self._records.get(key)):
                     continue
                 gone = self._take(key)
                 if gone is not None:
-                    change = Change(key, gone.topic, gone, None)
+                    change = RecordChange(key, gone.topic, gone, None)
                     self._audience.announce(change, envelope, DELETED)
             return
         record = record_of(self._sow, entry)
@@ -134,7 +134,7 @@ class PagedRecords:
         if is_superseded(entry, previous):
             return
         self._put(record)
-        self._audience.announce(Change(record.key, record.topic, previous, record), envelope, MATCH)
+        self._audience.announce(RecordChange(record.key, record.topic, previous, record), envelope, MATCH)
         if self.page.results.position(record.key) is None:
             self._take(record.key)
 
@@ -154,32 +154,32 @@ class PagedRecords:
         self._subscription.subscriber.hold(size)
 
 
-class _Step(NamedTuple):
+class _PageDelivery(NamedTuple):
     """The delivery of an entry to the page."""
 
-    records: PagedRecords
-    entry: Entry
+    records: HistoricalPage
+    entry: JournalEntry
 
     def deliver(self, _bodies: Sequence[bytes], envelope: Envelope) -> None:
         """See `Delivery.deliver`."""
         self.records.follow(self.entry, envelope)
 
 
-class _Kept:
+class _PageFillScan:
     """A query that also stores its results."""
 
-    def __init__(self, records: PagedRecords, scan: Scan) -> None:
+    def __init__(self, records: HistoricalPage, scan: RecordScan) -> None:
         self._records = records
         self._scan = scan
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
-        """See `Scan`."""
+        """See `RecordScan`."""
         for found in self._scan:
             self._records.fill(found)
             yield found
 
     def close(self) -> None:
-        """See `Scan`."""
+        """See `RecordScan`."""
         self._scan.close()
 
 

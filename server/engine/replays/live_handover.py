@@ -22,7 +22,7 @@ _MOST_HELD: Final = 1 << 20
 """Bytes that may be held back before the subscription goes back to reading the log."""
 
 
-class Live:
+class LiveHandover:
     """A subscription that gets messages from their topics; at first they are held back.
 
     Args:

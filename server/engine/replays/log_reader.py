@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.engine.replays.logged_topics import LoggedTopics
-from server.engine.replays.rate_limiter import Rate
-from server.engine.replays.read_retry import RETRY_SECONDS, Patience
-from server.storage.journal import JournalUnreadable
+from server.engine.replays.logged_topics import ReplayTopics
+from server.engine.replays.rate_limiter import ReplayRateLimiter
+from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
+from server.storage.journal import JournalUnreadableError
 
 if TYPE_CHECKING:
-    from server.engine.replays.historical_pages import PagedRecords
-    from server.engine.replays.rate_limiter import RateTerms
-    from server.engine.replays.replay_client import Listener
-    from server.engine.replays.replay_clock import Timeline
-    from server.engine.replays.tail import Tail
-    from server.storage.journal import Entry, Span
+    from server.engine.replays.historical_pages import HistoricalPage
+    from server.engine.replays.rate_limiter import ReplayRate
+    from server.engine.replays.replay_client import ReplayClient
+    from server.engine.replays.replay_clock import ReplayClock
+    from server.engine.replays.tail import ReplayTail
+    from server.storage.journal import JournalEntry, LogSpan
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
@@ -41,7 +41,7 @@ _SLICE: Final = 256
 _MICROSECONDS: Final = 1e6
 
 
-class ReadFor(Protocol):
+class LogReaderClient(Protocol):
     """A replay that has a reading of the log, for itself or with others.
 
     Attributes:
@@ -55,7 +55,7 @@ class ReadFor(Protocol):
         """The recipient of the messages."""
 
     @property
-    def listener(self) -> Listener:
+    def listener(self) -> ReplayClient:
         """The client."""
 
     @property
@@ -63,15 +63,15 @@ class ReadFor(Protocol):
         """The transaction log."""
 
     @property
-    def tail(self) -> Tail:
+    def tail(self) -> ReplayTail:
         """Reads the end of the log, as far as the subscription may see it."""
 
     @property
-    def rate(self) -> RateTerms | None:
+    def rate(self) -> ReplayRate | None:
         """The maximum rate, None for the rate at which the client reads."""
 
     @property
-    def timeline(self) -> Timeline | None:
+    def timeline(self) -> ReplayClock | None:
         """The time by which messages are conflated, None if they are not."""
 
     @property
@@ -82,7 +82,7 @@ class ReadFor(Protocol):
     def has_had_enough(self) -> bool:
         """True if the requested number of messages has been sent."""
 
-    def recipients(self) -> LoggedTopics | PagedRecords:
+    def recipients(self) -> ReplayTopics | HistoricalPage:
         """Return the recipients of the entries read for it."""
 
     def reached(self, position: int) -> bool:
@@ -100,11 +100,11 @@ class ReadFor(Protocol):
     def finished(self, position: int) -> bool:
         """Note that the end of the part of the log has been reached; see `reached`."""
 
-    def failed(self, problem: JournalUnreadable) -> None:
+    def failed(self, problem: JournalUnreadableError) -> None:
         """Note that the next entry cannot be read."""
 
 
-class Reading:
+class ReplayLogReader:
     """Reads the log for some replays that agree in everything but topics and filters.
 
     Args:
@@ -116,7 +116,7 @@ class Reading:
         moment: when the last entry read was recorded, in seconds since 1970; 0 if there is none.
     """
 
-    def __init__(self, replays: Sequence[ReadFor], span: Span) -> None:
+    def __init__(self, replays: Sequence[LogReaderClient], span: LogSpan) -> None:
         self.number: Final = next(_NUMBERS)
         self.moment = 0.0
         first = replays[0]
@@ -125,19 +125,19 @@ class Reading:
         self._log = first.log
         self._replays = list(replays)
         self._span = span
-        self._rate = None if first.rate is None else Rate(first.rate)
+        self._rate = None if first.rate is None else ReplayRateLimiter(first.rate)
         topics = self._topics = first.recipients()
         # None if each message has to be checked before it is sent.
-        plain = topics if isinstance(topics, LoggedTopics) and not first.needs_care else None
-        self._plain: LoggedTopics | None = plain
+        plain = topics if isinstance(topics, ReplayTopics) and not first.needs_care else None
+        self._plain: ReplayTopics | None = plain
         for replay in replays:
             self._topics.attach(replay.subscription)
         self._horizon = first.tail.horizon
         self._cursor = self._log.journal.replay(
             span, self._topics.wants, self._topics.kinds, self._horizon
         )
-        self._patience = Patience(self._engine, self._log)
-        self._unsent: deque[Entry] = deque()
+        self._patience = ReadRetry(self._engine, self._log)
+        self._unsent: deque[JournalEntry] = deque()
         self._is_noted = True  # all replays have been told the position
         self._is_running = False  # a step is scheduled, or a timer or callback will schedule one
         self._cancel_timer: Callable[[], None] = _nothing
@@ -153,10 +153,10 @@ class Reading:
         return self._unsent[0].txid - 1 if self._unsent else self._cursor.position
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
-        """See `LoggedTopics.filter_costs`."""
+        """See `ReplayTopics.filter_costs`."""
         return self._topics.filter_costs(subscription)
 
-    def leave(self, replay: ReadFor) -> None:
+    def leave(self, replay: LogReaderClient) -> None:
         """Stop reading for a replay."""
         self._replays.remove(replay)
         self._topics.detach(replay.subscription)
@@ -173,21 +173,21 @@ class Reading:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return self._listener.client_name, "replay"
 
     def step(self) -> bool:
-        """See `Sliced.step`."""
+        """See `EngineTask.step`."""
         try:
             more = self._step()
-        except JournalUnreadable as problem:
+        except JournalUnreadableError as problem:
             more = False
             self._cannot_read(problem)
         if not more:
             self._is_running = False
         return more
 
-    def _cannot_read(self, problem: JournalUnreadable) -> None:
+    def _cannot_read(self, problem: JournalUnreadableError) -> None:
         if not self._patience.is_lost(problem):
             for replay in list(self._replays):  # messages that it holds back have a limit
                 replay.reached(self._cursor.position)

@@ -16,20 +16,20 @@ from server.engine.replays.deletions import (
     lifetime_key,
 )
 from server.expressions.message_context import NO_CONTEXT
-from server.expressions.regex.budget import Allowance, TooCostlyError
+from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.security.permissions import Permit
-from server.storage.journal import MESSAGES, Kind
+from server.storage.journal import MESSAGES, JournalEntryKind
 from server.topics.subscriptions.delivery.delivery import deliver_run, hand_over
-from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedRun
+from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedBatch
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import Surroundings
-    from server.expressions.regex.budget import Effort
-    from server.storage.journal import Entry, Passage
-    from server.storage.journal import Topic as TopicName
-    from server.topics.subscriptions.delivery.delivery import Delivery, Recipient, Writer
+    from server.engine.replays.replay_client import ReplayEngine
+    from server.expressions.regex.budget import SearchCounter
+    from server.storage.journal import JournalEntry, RawEntryRange
+    from server.storage.journal import JournalTopic as TopicName
+    from server.topics.subscriptions.delivery.delivery import Delivery, Recipient, FrameWriter
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
 
@@ -37,25 +37,25 @@ _MOST_KEPT: Final = 8_192
 _NOT_FOR_IT: Final = Permit(False)
 
 
-class LoggedTopic(Topic):
+class ReplayTopic(Topic):
     """A topic fed from the log."""
 
     __slots__ = ()
 
-    def _writer_for(self, subscription: Subscription) -> Writer:
+    def _writer_for(self, subscription: Subscription) -> FrameWriter:
         """See `Topic`."""
         if subscription.conflater is not None:
             return super()._writer_for(subscription)
         outbox = subscription.outbox
         return outbox.counted(outbox.traffic.bookmark)
 
-    def send(self, run: LoggedRun) -> None:
+    def send(self, run: LoggedBatch) -> None:
         """Deliver messages to every subscription that they match. See `Topic.publish`."""
         _send(run, self._prepare() if self._to_all is None else self._to_all)
         if self._filters:
             self._send_filtered(run)
 
-    def _send_filtered(self, run: LoggedRun) -> None:
+    def _send_filtered(self, run: LoggedBatch) -> None:
         """Deliver filtered messages; consecutive ones for the same subscriptions go together."""
         match, context = self._filters.match, NO_CONTEXT
         self._filters.expect(len(run))
@@ -74,7 +74,7 @@ class LoggedTopic(Topic):
         _send_some(run, positions, together)
 
 
-class LoggedTopics:
+class ReplayTopics:
     """Delivers entries of the log to the subscriptions of a reader.
 
     Args:
@@ -84,19 +84,19 @@ class LoggedTopics:
         kinds: the kinds of entries that the attached subscriptions need.
     """
 
-    def __init__(self, engine: Surroundings) -> None:
+    def __init__(self, engine: ReplayEngine) -> None:
         self.kinds = MESSAGES
         self._settings = engine.settings
         self._known = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
-        self._topics: dict[TopicName, LoggedTopic | None] = {}
+        self._topics: dict[TopicName, ReplayTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Start delivering to a subscription."""
         self._subscriptions[subscription] = None
         if subscription.deletions:
             self.kinds = WITH_DELETIONS
-        effort = Allowance()
+        effort = SearchAllowance()
         for name, topic in list(self._topics.items()):
             permit = self._permit(subscription, name, effort)
             if permit.allowed:
@@ -129,21 +129,21 @@ class LoggedTopics:
         topic = self._find(name)
         return topic is not None and topic.chooses
 
-    def deliver(self, passage: Passage) -> None:
+    def deliver(self, passage: RawEntryRange) -> None:
         """Deliver messages to the subscriptions that want them."""
         for run in passage.runs():
             topic = self._find(run.topic)
             if topic is None:
                 continue
             if not run.has_extras and (self.kinds is MESSAGES or is_plain(run)):
-                topic.send(LoggedRun(run))
+                topic.send(LoggedBatch(run))
                 continue
             for position in range(len(run)):
                 entry = run.entry(position)
                 recipients, envelope = self._recipients(topic, entry)
                 hand_over(recipients, (entry.body,), envelope)
 
-    def deliveries(self, entry: Entry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
+    def deliveries(self, entry: JournalEntry) -> tuple[Sequence[Delivery], LoggedEnvelope]:
         """Return the deliveries of a message to the subscriptions that want it; perhaps none."""
         topic = self._find(entry.topic)
         if topic is None:
@@ -152,12 +152,12 @@ class LoggedTopics:
         return [delivery for delivery, _ in recipients], envelope
 
     def _recipients(
-        self, topic: LoggedTopic, entry: Entry
+        self, topic: ReplayTopic, entry: JournalEntry
     ) -> tuple[Sequence[Recipient], LoggedEnvelope]:
         """Return the recipients of an entry, and its envelope with the additional header keys."""
         envelope = LoggedEnvelope(entry)
         if self.kinds is WITH_DELETIONS:
-            if entry.kind == Kind.SOW_DELETE:
+            if entry.kind == JournalEntryKind.SOW_DELETE:
                 return self._deletions(entry.topic), envelope
             envelope.keys += lifetime_key(entry.expiration)
         return topic.recipients(entry.body, envelope), envelope
@@ -167,7 +167,7 @@ class LoggedTopics:
 
         They must not learn of other records.
         """
-        effort = Allowance()
+        effort = SearchAllowance()
         return [
             (DeletionDelivery(one, name.name), (one,))
             for one in self._subscriptions
@@ -176,14 +176,14 @@ class LoggedTopics:
             and permit.filter is None
         ]
 
-    def _find(self, name: TopicName) -> LoggedTopic | None:
+    def _find(self, name: TopicName) -> ReplayTopic | None:
         try:
             return self._topics[name]
         except KeyError:
             pass
         if len(self._topics) >= _MOST_KEPT:
             self._topics.clear()
-        efforts = defaultdict[int, Allowance](Allowance)  # by number of the session
+        efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         permits = {
             one: self._permit(one, name, efforts[one.subscriber.number])
             for one in self._subscriptions
@@ -192,14 +192,14 @@ class LoggedTopics:
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: TopicName, wanting: Mapping[Subscription, Permit]) -> LoggedTopic:
+    def _make(self, name: TopicName, wanting: Mapping[Subscription, Permit]) -> ReplayTopic:
         message_type = self._settings.message_types[name.message_type]
-        topic = LoggedTopic(message_type, name.name, self._settings.functions)
+        topic = ReplayTopic(message_type, name.name, self._settings.functions)
         for subscription, permit in wanting.items():
             topic.attach(subscription, permit)
         return topic
 
-    def _permit(self, subscription: Subscription, topic: TopicName, effort: Effort) -> Permit:
+    def _permit(self, subscription: Subscription, topic: TopicName, effort: SearchCounter) -> Permit:
         """Return the entitlement of a subscription to a topic; none if it is not for that topic.
 
         Entries of topics that are no longer recorded are not delivered. A subscription is ended if
@@ -218,13 +218,13 @@ class LoggedTopics:
         return _NOT_FOR_IT
 
 
-def _send_some(run: LoggedRun, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
+def _send_some(run: LoggedBatch, positions: Sequence[int], recipients: Sequence[Recipient]) -> None:
     if positions:
         chosen = run if len(positions) == len(run) else run.pick(positions)
         _send(chosen, recipients)
 
 
-def _send(run: LoggedRun, recipients: Sequence[Recipient]) -> None:
+def _send(run: LoggedBatch, recipients: Sequence[Recipient]) -> None:
     for delivery, subscriptions in recipients:
         try:
             deliver_run(run, delivery)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from config_schema.units import UnitError, parse_size
 
 if TYPE_CHECKING:
-    from server.storage.journal import Entry
+    from server.storage.journal import JournalEntry
 
 _MULTIPLE: Final = re.compile(r"(\d+\.?\d*|\.\d+)[xX]")
 _MESSAGES: Final = re.compile(r"\d+")
@@ -20,7 +20,7 @@ _MICROSECONDS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class RateTerms:
+class ReplayRate:
     """A rate as a subscriber requests it.
 
     Attributes:
@@ -34,19 +34,19 @@ class RateTerms:
     most_gap: float | None = None
 
 
-def parse_rate(text: str, most_gap: float | None) -> RateTerms:
+def parse_rate(text: str, most_gap: float | None) -> ReplayRate:
     """Parse the option `rate`.
 
     Raises:
         ValueError: it is no rate; the text describes the expected form.
     """
     if match := _MULTIPLE.fullmatch(text):
-        terms = RateTerms(float(match[1]), "multiple", most_gap)
+        terms = ReplayRate(float(match[1]), "multiple", most_gap)
     elif _MESSAGES.fullmatch(text):
-        terms = RateTerms(int(text), "messages", most_gap)
+        terms = ReplayRate(int(text), "messages", most_gap)
     else:
         try:
-            terms = RateTerms(parse_size(text), "bytes", most_gap)
+            terms = ReplayRate(parse_size(text), "bytes", most_gap)
         except UnitError:
             raise ValueError(
                 f"expected messages a second (1000), bytes a second (500KB), or a multiple of the"
@@ -57,20 +57,20 @@ def parse_rate(text: str, most_gap: float | None) -> RateTerms:
     return terms
 
 
-class Rate:
+class ReplayRateLimiter:
     """Determines for each message of a replay when it may be sent.
 
     Args:
         terms: the rate.
     """
 
-    def __init__(self, terms: RateTerms) -> None:
+    def __init__(self, terms: ReplayRate) -> None:
         self._terms = terms
         self._due: float | None = None  # when the next message may be sent
-        self._before: Entry | None = None  # the message before
+        self._before: JournalEntry | None = None  # the message before
         self._recorded = 0
 
-    def delay(self, entry: Entry, recorded: int, now: float) -> float:
+    def delay(self, entry: JournalEntry, recorded: int, now: float) -> float:
         """Return how many seconds a message has to wait; if 0, it counts as sent.
 
         Args:

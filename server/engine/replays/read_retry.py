@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import Surroundings
-    from server.storage.journal import JournalUnreadable
+    from server.engine.replays.replay_client import ReplayEngine
+    from server.storage.journal import JournalUnreadableError
     from server.topics.transaction_log import TransactionLog
 
 RETRY_SECONDS: Final = 0.25
@@ -23,7 +23,7 @@ _MOST_SECONDS: Final = 30.0
 _SAY_AGAIN_SECONDS: Final = 30.0
 
 
-class Patience:
+class ReadRetry:
     """The retry state of one reader.
 
     Args:
@@ -31,7 +31,7 @@ class Patience:
         log: the transaction log.
     """
 
-    def __init__(self, engine: Surroundings, log: TransactionLog) -> None:
+    def __init__(self, engine: ReplayEngine, log: TransactionLog) -> None:
         self._engine = engine
         self._log = log
         self._since: float | None = None
@@ -40,7 +40,7 @@ class Patience:
         """Note a successful read."""
         self._since = None
 
-    def is_lost(self, problem: JournalUnreadable) -> bool:
+    def is_lost(self, problem: JournalUnreadableError) -> bool:
         """Note a failed attempt, and return whether the reader should give up."""
         now = self._engine.clock.steady()
         if now - self._log.unreadable_said >= _SAY_AGAIN_SECONDS:

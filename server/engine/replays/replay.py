@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.engine.replays.live_handover import Live
-from server.engine.replays.log_reader import Reading
-from server.engine.replays.logged_topics import LoggedTopics
-from server.storage.journal import Span
+from server.engine.replays.live_handover import LiveHandover
+from server.engine.replays.log_reader import ReplayLogReader
+from server.engine.replays.logged_topics import ReplayTopics
+from server.storage.journal import LogSpan
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.replays.historical_pages import PagedRecords
-    from server.engine.replays.rate_limiter import RateTerms
-    from server.engine.replays.replay_client import Listener
-    from server.engine.replays.replay_clock import Timeline
-    from server.engine.replays.tail import Tail
-    from server.storage.journal import JournalUnreadable
+    from server.engine.replays.historical_pages import HistoricalPage
+    from server.engine.replays.rate_limiter import ReplayRate
+    from server.engine.replays.replay_client import ReplayClient
+    from server.engine.replays.replay_clock import ReplayClock
+    from server.engine.replays.tail import ReplayTail
+    from server.storage.journal import JournalUnreadableError
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
@@ -40,7 +40,7 @@ _LET_GO_AT_ONCE: Final = 200
 MakeAck = Callable[[str | None], "Header"]
 """A function that makes an ack with a bookmark."""
 
-TellPlaces = Callable[[str | None, Sequence[str]], "Header"]
+MakeResumeAck = Callable[[str | None, Sequence[str]], "Header"]
 """A function that makes an ack with a bookmark and resume positions; see `Replay.places`."""
 
 
@@ -61,16 +61,16 @@ class ReplayTerms:
     """
 
     most: int | None = None
-    rate: RateTerms | None = None
+    rate: ReplayRate | None = None
     is_paused: bool = False
     is_live: bool = False
     on_completed: MakeAck | None = None
     on_failed: Callable[[str], Header] | None = None
-    on_persisted: TellPlaces | None = None
+    on_persisted: MakeResumeAck | None = None
     persisted_interval: float = 1.0
 
 
-class Company(NamedTuple):
+class ReplayGroupKey(NamedTuple):
     """The properties that replays must have in common to share one reading.
 
     Source: AMPS User Guide, Pausing and Resuming Bookmark Subscriptions.
@@ -82,9 +82,9 @@ class Company(NamedTuple):
         only: the replay, if it cannot share a reading.
     """
 
-    span: Span
-    rate: RateTerms | None
-    tail: Tail
+    span: LogSpan
+    rate: ReplayRate | None
+    tail: ReplayTail
     only: Replay | None
 
 
@@ -109,11 +109,11 @@ class Replay:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: ReplayClient,
         log: TransactionLog,
         terms: ReplayTerms,
-        tail: Tail,
-        timeline: Timeline | None = None,
+        tail: ReplayTail,
+        timeline: ReplayClock | None = None,
     ) -> None:
         self.listener = listener
         self.log = log
@@ -121,17 +121,17 @@ class Replay:
         self.left = terms.most
         self.tail = tail
         self.timeline = timeline
-        self.records: PagedRecords | None = None
+        self.records: HistoricalPage | None = None
         self._terms = terms
-        self._span: Span | None = None  # still to be read, as of the last change of state
+        self._span: LogSpan | None = None  # still to be read, as of the last change of state
         self._is_open = True
         self._is_complete = False
         self._is_paused = terms.is_paused
         self._subscribed_at = log.last_txid
         self._reported = 0, 0
-        self.reading: Reading | None = None
+        self.reading: ReplayLogReader | None = None
         self._in_tail = False
-        self._live: Live | None = None
+        self._live: LiveHandover | None = None
         self._release: Callable[[], None] = _nothing
 
     @property
@@ -178,11 +178,11 @@ class Replay:
         asked_for = (self.left, self.rate, self.timeline, self.records)
         return any(one is not None for one in asked_for)
 
-    def recipients(self) -> LoggedTopics | PagedRecords:
+    def recipients(self) -> ReplayTopics | HistoricalPage:
         """Return the recipients of the entries read for it."""
-        return self.records or LoggedTopics(self.listener.engine)
+        return self.records or ReplayTopics(self.listener.engine)
 
-    def begin(self, subscription: Subscription, span: Span) -> None:
+    def begin(self, subscription: Subscription, span: LogSpan) -> None:
         """Begin to send messages.
 
         Args:
@@ -204,7 +204,7 @@ class Replay:
         self._is_paused = True
         self._stop()
 
-    def unpause(self) -> Company | None:
+    def unpause(self) -> ReplayGroupKey | None:
         """End the pause.
 
         Returns:
@@ -217,7 +217,7 @@ class Replay:
         alone = self.subscription.deletions or any(
             one is not None for one in (self.left, self.timeline, self.records)
         )
-        return Company(self._span, self.rate, self.tail, self if alone else None)
+        return ReplayGroupKey(self._span, self.rate, self.tail, self if alone else None)
 
     def cancel(self) -> None:
         """Stop sending for good, and release the log entries and records that are held."""
@@ -251,7 +251,7 @@ class Replay:
         if self.timeline is not None:
             self.timeline.stop()
 
-    def _rest(self, position: int) -> Span:
+    def _rest(self, position: int) -> LogSpan:
         assert self._span is not None  # noqa: S101 - it has been read from, so it has begun
         return replace(self._span, after=position)
 
@@ -262,7 +262,7 @@ class Replay:
     # ---- called by its reading and the tail
 
     def reached(self, position: int) -> bool:
-        """Note the position of its reading; return True to be called again. See `ReadFor`."""
+        """Note the position of its reading; return True to be called again. See `LogReaderClient`."""
         has_more = False
         if not self._is_complete and position >= self._subscribed_at and not self._has_end:
             has_more = self._complete(position)
@@ -283,7 +283,7 @@ class Replay:
             return
         if self._terms.is_live:
             self._stop()
-            self._live = Live(self.subscription, self.listener.engine.topics, self.log.last_txid)
+            self._live = LiveHandover(self.subscription, self.listener.engine.topics, self.log.last_txid)
             read_for((self,), replace(self._rest(position), last=self._live.last_txid))
         elif self.tail.join(self, position):
             self._stop()
@@ -306,7 +306,7 @@ class Replay:
         self._release()
         return False
 
-    def failed(self, problem: JournalUnreadable) -> None:
+    def failed(self, problem: JournalUnreadableError) -> None:
         """End the subscription, and notify the client: the next entry cannot be read.
 
         While the replay is not complete, an ack reports the failure, if requested. Otherwise the
@@ -383,9 +383,9 @@ class Replay:
         self._report_later()
 
 
-def read_for(replays: Sequence[Replay], span: Span) -> None:
+def read_for(replays: Sequence[Replay], span: LogSpan) -> None:
     """Begin one reading of a part of the log, for some replays of a connection."""
-    reading = Reading(replays, span)
+    reading = ReplayLogReader(replays, span)
     for replay in replays:
         replay.reading = reading
     reading.run()

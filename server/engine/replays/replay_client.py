@@ -8,23 +8,23 @@ from server.topics.subscriptions.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.topics.settings import Settings
-    from server.topics.sow_registry import Stores
+    from server.topics.settings import EngineSettings
+    from server.topics.sow_registry import SowRegistry
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Slices
+    from server.util.log_protocol import ServerLog
+    from server.util.task import TaskScheduler
 
 
-class Surroundings(Protocol):
+class ReplayEngine(Protocol):
     """The parts of the engine that readers of the log use."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EngineSettings:
         """Settings for parsing bodies, and the functions that filters may call."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The event log."""
 
     @property
@@ -32,7 +32,7 @@ class Surroundings(Protocol):
         """The clock."""
 
     @property
-    def turns(self) -> Slices:
+    def turns(self) -> TaskScheduler:
         """The scheduler: the log is read in time slices."""
 
     @property
@@ -40,18 +40,18 @@ class Surroundings(Protocol):
         """The topics in use."""
 
     @property
-    def stores(self) -> Stores:
+    def stores(self) -> SowRegistry:
         """The topics that have records."""
 
     def flush(self) -> None:
         """Flush all outboxes."""
 
 
-class Listener(Subscriber, Protocol):
+class ReplayClient(Subscriber, Protocol):
     """The client that receives a replay."""
 
     @property
-    def engine(self) -> Surroundings:
+    def engine(self) -> ReplayEngine:
         """The engine that it belongs to."""
 
     def send(self, header: Header) -> None:

@@ -22,7 +22,7 @@ _AT_ONCE: Final = 16
 """Callbacks made in a time slice."""
 
 
-class Timeline:
+class ReplayClock:
     """A `Timer` that advances with the replay.
 
     Args:

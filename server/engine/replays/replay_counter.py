@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from server.engine.replays.logged_topics import LoggedTopics
-from server.storage.journal import Measured
+from server.engine.replays.logged_topics import ReplayTopics
+from server.storage.journal import EntrySizes
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import Listener
-    from server.storage.journal import Cursor, Entry, Span
-    from server.storage.journal import Topic as TopicName
+    from server.engine.replays.replay_client import ReplayClient
+    from server.storage.journal import JournalCursor, JournalEntry, LogSpan
+    from server.storage.journal import JournalTopic as TopicName
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
     from server.topics.subscriptions.subscription import Subscription
@@ -54,7 +54,7 @@ class CountTerms:
     parts: int = 1
 
 
-class CountedSink:
+class MessageSizeSink:
     """Records the sizes of the messages that a subscriber would be sent.
 
     Attributes:
@@ -75,7 +75,7 @@ class CountedSink:
         """Do nothing: the log has no records."""
 
 
-class Count:
+class ReplayCounter:
     """Counts messages, and holds the result.
 
     Args:
@@ -99,11 +99,11 @@ class Count:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: ReplayClient,
         log: TransactionLog,
         subscription: Subscription,
-        sink: CountedSink,
-        span: Span,
+        sink: MessageSizeSink,
+        span: LogSpan,
         horizon: int,
         terms: CountTerms,
     ) -> None:
@@ -117,7 +117,7 @@ class Count:
         self._log = log
         self._sink = sink
         self._terms = terms
-        self._topics = LoggedTopics(listener.engine)
+        self._topics = ReplayTopics(listener.engine)
         self._topics.attach(subscription)
         self._needs_bodies = span.before is not None or bool(span.until)
         self.lost: Final = log.journal.lost(self._topics.wants, span.after)
@@ -160,7 +160,7 @@ class Count:
             terms.size is not None and self.size >= terms.size
         )
 
-    def _read_from(self, position: int) -> Cursor:
+    def _read_from(self, position: int) -> JournalCursor:
         return self._log.journal.replay(
             replace(self._span, after=position), self._wants, self._topics.kinds
         )
@@ -188,9 +188,9 @@ class Count:
         first = next(
             (one.timestamp for one, size in zip(entries, sizes, strict=True) if size >= 0), 0
         )
-        self._add(Measured(txids, some, first), cursor.position)
+        self._add(EntrySizes(txids, some, first), cursor.position)
 
-    def _size_of(self, entry: Entry) -> int:
+    def _size_of(self, entry: JournalEntry) -> int:
         """Return the size of a message as it would be sent; -1 if it would not."""
         self._sink.size = None
         deliveries, envelope = self._topics.deliveries(entry)
@@ -198,7 +198,7 @@ class Count:
             delivery.deliver((entry.body,), envelope)
         return -1 if self._sink.size is None else self._sink.size
 
-    def _add(self, measured: Measured, position: int) -> None:
+    def _add(self, measured: EntrySizes, position: int) -> None:
         """Count messages, up to the limits requested."""
         self.end = position
         count = len(measured)
@@ -217,7 +217,7 @@ class Count:
             self.end = int(measured.txids[count - 1])
         self._mark(measured, before, count)
 
-    def _mark(self, measured: Measured, before: int, count: int) -> None:
+    def _mark(self, measured: EntrySizes, before: int, count: int) -> None:
         """Sample every nth message, and halve the samples when there are too many."""
         if self._terms.parts == 1:
             return

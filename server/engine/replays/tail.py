@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.engine.replays.logged_topics import LoggedTopics
-from server.engine.replays.read_retry import RETRY_SECONDS, Patience
-from server.storage.journal import JournalUnreadable, Span
+from server.engine.replays.logged_topics import ReplayTopics
+from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
+from server.storage.journal import JournalUnreadableError, LogSpan
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import Listener, Surroundings
-    from server.storage.journal import Cursor
+    from server.engine.replays.replay_client import ReplayClient, ReplayEngine
+    from server.storage.journal import JournalCursor
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
@@ -26,7 +26,7 @@ _SLICE: Final = 256
 """Entries read at once; also the lag of the tail up to which a replay may join."""
 
 
-class CaughtUp(Protocol):
+class TailClient(Protocol):
     """A replay that the tail reads for."""
 
     @property
@@ -34,17 +34,17 @@ class CaughtUp(Protocol):
         """The recipient of the messages."""
 
     @property
-    def listener(self) -> Listener:
+    def listener(self) -> ReplayClient:
         """The client."""
 
     def fell_behind(self) -> None:
         """Note that the client did not keep up with the tail."""
 
-    def failed(self, problem: JournalUnreadable) -> None:
+    def failed(self, problem: JournalUnreadableError) -> None:
         """Note that the next entry cannot be read."""
 
 
-class Tail:
+class ReplayTail:
     """Reads the end of the log.
 
     Args:
@@ -57,15 +57,15 @@ class Tail:
     """
 
     def __init__(
-        self, log: TransactionLog, engine: Surroundings, horizon: Callable[[], int]
+        self, log: TransactionLog, engine: ReplayEngine, horizon: Callable[[], int]
     ) -> None:
         self.horizon = horizon
         self._log = log
         self._engine = engine
-        self._patience = Patience(engine, log)
-        self._topics = LoggedTopics(engine)
-        self._replays: set[CaughtUp] = set()
-        self._cursor: Cursor = self._read_from(0)
+        self._patience = ReadRetry(engine, log)
+        self._topics = ReplayTopics(engine)
+        self._replays: set[TailClient] = set()
+        self._cursor: JournalCursor = self._read_from(0)
         self._is_running = False
 
     @property
@@ -73,7 +73,7 @@ class Tail:
         """The txid up to which all messages have been sent."""
         return self._cursor.position
 
-    def join(self, replay: CaughtUp, position: int) -> bool:
+    def join(self, replay: TailClient, position: int) -> bool:
         """Read for another replay, if it has read exactly as far.
 
         Args:
@@ -88,7 +88,7 @@ class Tail:
         elif position - _SLICE <= self.position < position:
             try:
                 self._read()
-            except JournalUnreadable:
+            except JournalUnreadableError:
                 return False
         if self.position != position:
             return False
@@ -97,18 +97,18 @@ class Tail:
         self._cursor.ask_again()
         return True
 
-    def leave(self, replay: CaughtUp) -> None:
+    def leave(self, replay: TailClient) -> None:
         """Stop reading for a replay."""
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)
         self._cursor.ask_again()
 
     def filter_costs(self, subscription: Subscription) -> Iterator[FilterCost]:
-        """See `LoggedTopics.filter_costs`."""
+        """See `ReplayTopics.filter_costs`."""
         return self._topics.filter_costs(subscription)
 
-    def _read_from(self, position: int) -> Cursor:
-        return self._log.journal.replay(Span(position), self._topics.wants, horizon=self.horizon)
+    def _read_from(self, position: int) -> JournalCursor:
+        return self._log.journal.replay(LogSpan(position), self._topics.wants, horizon=self.horizon)
 
     def run(self) -> None:
         """Start reading, unless a step is scheduled already."""
@@ -122,17 +122,17 @@ class Tail:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; the work is for all that have caught up."""
+        """See `EngineTask.doing`; the work is for all that have caught up."""
         return "", "replay"
 
     def step(self) -> bool:
-        """See `Sliced.step`."""
+        """See `EngineTask.step`."""
         for replay in [one for one in self._replays if one.listener.is_behind()]:
             replay.fell_behind()
         if self._replays:
             try:
                 self._read()
-            except JournalUnreadable as problem:
+            except JournalUnreadableError as problem:
                 return self._cannot_read(problem)
             self._patience.regain()
             if not self._cursor.is_caught_up:
@@ -142,7 +142,7 @@ class Tail:
             self._is_running = False
         return False
 
-    def _cannot_read(self, problem: JournalUnreadable) -> bool:
+    def _cannot_read(self, problem: JournalUnreadableError) -> bool:
         """Retry later, or give up; return False, as there is nothing more to do in either case."""
         if self._patience.is_lost(problem):
             for replay in list(self._replays):

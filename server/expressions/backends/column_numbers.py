@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from server.expressions.backends.columns import Column, Mask, NumberColumn
-from server.expressions.semantics import HOLDS
+from server.expressions.semantics import COMPARISON_OPERATORS
 from server.expressions.tree import Arithmetic, Expr, Identifier, Literal, Negate
 
 _SAFE: Final = float(2**62)
@@ -49,7 +49,7 @@ def numbers(node: Expr, read: ReadColumn, length: int) -> NumberColumn | None:
 def compare(sign: str, left: NumberColumn, right: NumberColumn, *, wanted: bool) -> Mask:
     """Return the mask of the rows where `left sign right` is true, or where it is false."""
     with np.errstate(invalid="ignore"):
-        mask: Any = HOLDS[sign](left.values, right.values)
+        mask: Any = COMPARISON_OPERATORS[sign](left.values, right.values)
     return _where_present(mask if wanted else ~mask, left, right)
 
 

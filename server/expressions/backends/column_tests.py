@@ -28,7 +28,7 @@ from server.expressions.tree import (
     IsNull,
     Literal,
 )
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 _ARROW: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -79,7 +79,7 @@ def _text_comparison(
     if isinstance(right, Literal):
         if not isinstance(right.value, str):
             return None
-        other = pa.scalar(to_octets(right.value) or None, pa.binary())
+        other = pa.scalar(text_to_bytes(right.value) or None, pa.binary())
     elif isinstance(right, Identifier) and isinstance(values := read(right), TextColumn):
         other = values.values
     return None if other is None else _mask(_ARROW[sign](column.values, other), wanted)
@@ -113,9 +113,9 @@ def _in(node: In, read: ReadColumn, _length: int, wanted: bool) -> Mask | None:
     literals = [item.value for item in node.items if isinstance(item, Literal)]
     if len(literals) < len(node.items) or not isinstance(node.operand, Identifier):
         return None
-    members, column = semantics.Membership(literals), read(node.operand)
+    members, column = semantics.LiteralSet(literals), read(node.operand)
     if isinstance(column, TextColumn) and members.only_texts:
-        known = pa.array([to_octets(text) for text in members.texts], pa.binary())
+        known = pa.array([text_to_bytes(text) for text in members.texts], pa.binary())
         found = pc.is_in(column.values, value_set=known).to_numpy(zero_copy_only=False)
         present = pc.is_valid(column.values).to_numpy(zero_copy_only=False)
     elif isinstance(column, NumberColumn) and not members.large:

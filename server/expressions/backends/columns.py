@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from server.message_types.base import Value
 from server.message_types.bulk import RawColumn
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 Mask: TypeAlias = NDArray[np.bool_]
 Indexes: TypeAlias = NDArray[np.intp]
@@ -96,7 +96,7 @@ class TextColumn:
     def to_values(self) -> list[Value]:
         """Return the rows one by one."""
         octets: list[bytes | None] = self.values.to_pylist()
-        return [None if item is None else from_octets(item) for item in octets]
+        return [None if item is None else bytes_to_text(item) for item in octets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _raw_values(raw: RawColumn) -> list[Value]:
     values: list[Value] = []
     for row, tag in enumerate(raw.tags):
         if tag == _TEXT:
-            values.append(from_octets(raw.text[offsets[row] : offsets[row + 1]]))
+            values.append(bytes_to_text(raw.text[offsets[row] : offsets[row + 1]]))
         elif tag == _INTEGER:
             values.append(whole[row])
         elif tag == _DOUBLE:
@@ -218,7 +218,7 @@ def text_array(values: Sequence[Value]) -> pa.Array:
     try:
         array = pa.array(values, pa.string()).cast(pa.binary())
     except UnicodeEncodeError:  # bytes that were no UTF-8
-        octets = [to_octets(value) if isinstance(value, str) else None for value in values]
+        octets = [text_to_bytes(value) if isinstance(value, str) else None for value in values]
         array = pa.array(octets, pa.binary())
     empty = pc.equal(pc.binary_length(array), 0)
     return pc.if_else(empty, None, array) if pc.any(empty).as_py() else array

@@ -22,13 +22,13 @@ from server.expressions.backends.compile_message import Predicate, compile_filte
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions
 from server.expressions.message_context import NO_CONTEXT, MessageContext
-from server.expressions.regex.budget import Effort
+from server.expressions.regex.budget import SearchCounter
 from server.expressions.tree import And, Expr, Identifier, Not, Or, Slot, slots
 from server.message_types.base import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ColumnBatch:
     """The records to evaluate.
 
     Attributes:
@@ -41,10 +41,10 @@ class Rows:
     length: int
     contexts: Sequence[MessageContext] | None = None
 
-    def take(self, rows: Indexes) -> Rows:
+    def take(self, rows: Indexes) -> ColumnBatch:
         """Return some of the rows."""
         contexts = None if self.contexts is None else [self.contexts[row] for row in rows]
-        return Rows([column.take(rows) for column in self.columns], len(rows), contexts)
+        return ColumnBatch([column.take(rows) for column in self.columns], len(rows), contexts)
 
     def each(self) -> list[tuple[tuple[Value, ...], MessageContext]]:
         """Return the rows one by one: values and context."""
@@ -62,7 +62,7 @@ class ColumnFilter:
         expr: Expr,
         functions: Functions = BUILTINS,
         layout: Sequence[Slot] | None = None,
-        effort: Effort | None = None,
+        effort: SearchCounter | None = None,
     ) -> None:
         """Prepare a filter.
 
@@ -79,11 +79,11 @@ class ColumnFilter:
         self._places = {slot: place for place, slot in enumerate(self._layout)}
         self._predicates: dict[Expr, Predicate] = {}
 
-    def __call__(self, rows: Rows) -> Mask:
+    def __call__(self, rows: ColumnBatch) -> Mask:
         """Return the mask of the rows that match."""
         return self._mask(self._expr, rows, wanted=True)
 
-    def _mask(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask:
+    def _mask(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
         """Return the mask of the rows where a node is true, or of those where it is false."""
         if isinstance(node, Not):
             return self._mask(node.operand, rows, wanted=not wanted)
@@ -92,7 +92,7 @@ class ColumnFilter:
         found = self._at_once(node, rows, wanted=wanted)
         return self._row_by_row(node, rows, wanted=wanted) if found is None else found
 
-    def _logic(self, node: And | Or, rows: Rows, *, wanted: bool) -> Mask:
+    def _logic(self, node: And | Or, rows: ColumnBatch, *, wanted: bool) -> Mask:
         """Evaluate AND or OR, vectorized operands first.
 
         An AND is true where all operands are, false where any is; an OR the other way round.
@@ -116,13 +116,13 @@ class ColumnFilter:
             mask[undecided] = self._mask(operand, few, wanted=wanted)
         return mask
 
-    def _at_once(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask | None:
+    def _at_once(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask | None:
         return test(node, lambda field: self._column(field, rows), rows.length, wanted=wanted)
 
-    def _column(self, field: Identifier, rows: Rows) -> Column:
+    def _column(self, field: Identifier, rows: ColumnBatch) -> Column:
         return rows.columns[self._places[field.reference]]
 
-    def _row_by_row(self, node: Expr, rows: Rows, *, wanted: bool) -> Mask:
+    def _row_by_row(self, node: Expr, rows: ColumnBatch, *, wanted: bool) -> Mask:
         asked = node if wanted else Not(node)
         predicate = self._predicates.get(asked)
         if predicate is None:
@@ -149,7 +149,7 @@ class ColumnValue:
         self._places = {slot: place for place, slot in enumerate(layout)}
         self._evaluate = compile_value(expr, functions, layout)
 
-    def __call__(self, rows: Rows) -> Column:
+    def __call__(self, rows: ColumnBatch) -> Column:
         """Return the value for every row."""
         at_once = numbers(
             self._expr, lambda field: rows.columns[self._places[field.reference]], rows.length

@@ -32,11 +32,11 @@ from typing import Final, Protocol
 
 from server.expressions import semantics
 from server.expressions.backends import message_tests as tests
-from server.expressions.backends.python_source import Source, Writers
+from server.expressions.backends.python_source import SourceBuilder, NodeWriters
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions, Parameter
 from server.expressions.message_context import MessageContext
-from server.expressions.regex.budget import Effort
+from server.expressions.regex.budget import SearchCounter
 from server.expressions.regex.patterns import compile_pattern
 from server.expressions.tree import (
     Affix,
@@ -49,7 +49,7 @@ from server.expressions.tree import (
     Expr,
     Identifier,
     In,
-    Inferred,
+    InferredField,
     IsNan,
     IsNull,
     Like,
@@ -92,7 +92,7 @@ def compile_filter(
     expr: Expr,
     functions: Functions = BUILTINS,
     layout: Sequence[Slot] | Mapping[Reference, int] | None = None,
-    effort: Effort | None = None,
+    effort: SearchCounter | None = None,
 ) -> Predicate:
     """Compile a filter.
 
@@ -106,7 +106,7 @@ def compile_filter(
     Raises:
         KeyError: the layout lacks a slot of the expression.
     """
-    source = Source(functions, layout or slots(expr), _WRITERS, effort)
+    source = SourceBuilder(functions, layout or slots(expr), _WRITERS, effort)
     predicate: Predicate = source.compiled(source.true(expr))
     return predicate
 
@@ -126,7 +126,7 @@ def compile_value(
     Raises:
         KeyError: the layout lacks a slot of the expression.
     """
-    source = Source(functions, layout or slots(expr), _WRITERS)
+    source = SourceBuilder(functions, layout or slots(expr), _WRITERS)
     evaluator: Evaluator = source.compiled(source.scalar(expr))
     return evaluator
 
@@ -135,7 +135,7 @@ def compile_values(
     exprs: Sequence[Expr], functions: Functions, layout: Sequence[Slot]
 ) -> TupleEvaluator:
     """Compile several expressions over one layout to one function. See `compile_value`."""
-    source = Source(functions, layout, _WRITERS)
+    source = SourceBuilder(functions, layout, _WRITERS)
     evaluator: TupleEvaluator = source.compiled(
         f"({''.join(f'{source.scalar(e)}, ' for e in exprs)})"
     )
@@ -147,30 +147,30 @@ def _joined(operator: str, tests: Iterable[str]) -> str:
 
 
 def _logic_value(
-    w: Source, node: And | Or, *, operation: Callable[[Iterable[semantics.Truth]], semantics.Truth]
+    w: SourceBuilder, node: And | Or, *, operation: Callable[[Iterable[semantics.Truth]], semantics.Truth]
 ) -> str:
     truths = ", ".join(map(w.truth, node.operands))
     return f"{w.name(operation)}(({truths},))"
 
 
-def _arithmetic_value(w: Source, node: Arithmetic) -> str:
+def _arithmetic_value(w: SourceBuilder, node: Arithmetic) -> str:
     operation = w.name(semantics.OPERATIONS[node.operator])
     return f"{operation}({w.value(node.left)}, {w.value(node.right)})"
 
 
-def _true_call(w: Source, node: Call) -> str:
+def _true_call(w: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
         return _conditional(w, node, w.true)
     return f"({w.truth(node)} is True)"
 
 
-def _false_call(w: Source, node: Call) -> str:
+def _false_call(w: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
         return _conditional(w, node, w.false)
     return f"({w.truth(node)} is False)"
 
 
-def _call_value(w: Source, node: Call) -> str:
+def _call_value(w: SourceBuilder, node: Call) -> str:
     if node.name == "IF":
         return _conditional(w, node, w.scalar)
     function = w.functions[node.name]
@@ -183,19 +183,19 @@ def _call_value(w: Source, node: Call) -> str:
     return f"{w.constant(function.bind(len(node.arguments)))}({arguments})"
 
 
-def _conditional(w: Source, node: Call, branch: Callable[[Expr], str]) -> str:
+def _conditional(w: SourceBuilder, node: Call, branch: Callable[[Expr], str]) -> str:
     """Return source for IF; only the needed branch is evaluated, a NULL condition is not true."""
     condition, then, otherwise = node.arguments
     return f"({branch(then)} if {w.true(condition)} else {branch(otherwise)})"
 
 
-def _argument(w: Source, node: Expr, parameter: Parameter | None) -> str:
+def _argument(w: SourceBuilder, node: Expr, parameter: Parameter | None) -> str:
     if isinstance(node, Pattern):
         return w.constant(compile_pattern(node, effort=w.effort))
     return w.scalar(node) if parameter is Parameter.ANY else w.value(node)
 
 
-_WRITERS: Final = Writers(
+_WRITERS: Final = NodeWriters(
     true={
         Not: lambda w, node: w.false(node.operand),
         And: lambda w, node: _joined(" and ", map(w.true, node.operands)),
@@ -223,7 +223,7 @@ _WRITERS: Final = Writers(
         Literal: lambda w, node: w.constant(node.value),
         Identifier: lambda w, node: w.slot(node),
         Aggregate: lambda w, node: w.slot(node),
-        Inferred: lambda w, node: f"{w.name(semantics.inferred)}({w.value(node.operand)})",
+        InferredField: lambda w, node: f"{w.name(semantics.inferred)}({w.value(node.operand)})",
         Negate: lambda w, node: f"{w.name(semantics.negate)}({w.value(node.operand)})",
         Arithmetic: _arithmetic_value,
         Comparison: tests.comparison_value,

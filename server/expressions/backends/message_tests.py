@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Final
 
 from server.expressions import semantics
-from server.expressions.backends.python_source import Source
+from server.expressions.backends.python_source import SourceBuilder
 from server.expressions.grammar import MIRRORED
 from server.expressions.numerals import numeral
 from server.expressions.regex.patterns import matcher
-from server.expressions.semantics import EXACT_LIMIT, Membership
+from server.expressions.semantics import EXACT_LIMIT, LiteralSet
 from server.expressions.tree import (
     Affix,
     Between,
@@ -39,7 +39,7 @@ _ABOVE_EMPTY: Final = frozenset({"=", ">", ">="})
 _AFFIXES: Final = {"BEGINS WITH": semantics.begins_with, "ENDS WITH": semantics.ends_with}
 
 
-def comparison(w: Source, node: Comparison, *, wanted: bool) -> str:
+def comparison(w: SourceBuilder, node: Comparison, *, wanted: bool) -> str:
     """Write `left operator right`."""
     sign, left, right = node.operator, node.left, node.right
     if isinstance(left, Literal):
@@ -57,7 +57,7 @@ def comparison(w: Source, node: Comparison, *, wanted: bool) -> str:
 
 
 def _field_and_number(
-    w: Source, sign: str, field: Identifier, number: float, *, wanted: bool
+    w: SourceBuilder, sign: str, field: Identifier, number: float, *, wanted: bool
 ) -> str:
     read, local = w.local(field)
     literal = w.constant(number)
@@ -67,7 +67,7 @@ def _field_and_number(
     return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely=likely)
 
 
-def _field_and_text(w: Source, sign: str, field: Identifier, text: str, *, wanted: bool) -> str:
+def _field_and_text(w: SourceBuilder, sign: str, field: Identifier, text: str, *, wanted: bool) -> str:
     read, local = w.local(field)
     literal = w.constant(text)
     test = f"{local} {_PYTHON[sign]} {literal}"
@@ -83,13 +83,13 @@ def _field_and_text(w: Source, sign: str, field: Identifier, text: str, *, wante
     return f"({test} if type{read} is str else {otherwise} is {wanted})"
 
 
-def comparison_value(w: Source, node: Comparison) -> str:
+def comparison_value(w: SourceBuilder, node: Comparison) -> str:
     """Write `left operator right`, as a value."""
     general = w.name(semantics.COMPARATORS[node.operator])
     return f"{general}({w.value(node.left)}, {w.value(node.right)})"
 
 
-def between(w: Source, node: Between, *, wanted: bool) -> str:
+def between(w: SourceBuilder, node: Between, *, wanted: bool) -> str:
     """Write `operand BETWEEN low AND high`."""
     operand, low, high = node.operand, node.low, node.high
     if not (isinstance(operand, Identifier) and _exact_number(low) and _exact_number(high)):
@@ -101,13 +101,13 @@ def between(w: Source, node: Between, *, wanted: bool) -> str:
     return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely="int")
 
 
-def between_value(w: Source, node: Between) -> str:
+def between_value(w: SourceBuilder, node: Between) -> str:
     """Write `operand BETWEEN low AND high`, as a value."""
     arguments = ", ".join(w.value(child) for child in node.children())
     return f"{w.name(semantics.between)}({arguments})"
 
 
-def is_in(w: Source, node: In, *, wanted: bool) -> str:
+def is_in(w: SourceBuilder, node: In, *, wanted: bool) -> str:
     """Write `operand IN (items)`."""
     members = _members(node)
     if members is None or not isinstance(node.operand, Identifier):
@@ -126,7 +126,7 @@ def is_in(w: Source, node: In, *, wanted: bool) -> str:
     return f"({w.constant(members.contains)}({w.value(node.operand)}) is {wanted})"
 
 
-def in_value(w: Source, node: In) -> str:
+def in_value(w: SourceBuilder, node: In) -> str:
     """Write `operand IN (items)`, as a value."""
     members = _members(node)
     operand = w.value(node.operand)
@@ -136,7 +136,7 @@ def in_value(w: Source, node: In) -> str:
     return f"{w.name(semantics.is_in)}({operand}, ({items},))"
 
 
-def like(w: Source, node: Like, *, wanted: bool) -> str:
+def like(w: SourceBuilder, node: Like, *, wanted: bool) -> str:
     """Write `operand LIKE pattern`."""
     if not isinstance(node.operand, Identifier):
         return f"({like_value(w, node)} is {wanted})"
@@ -147,13 +147,13 @@ def like(w: Source, node: Like, *, wanted: bool) -> str:
     return f"({test} if type{read} is str and {local} else {otherwise})"
 
 
-def like_value(w: Source, node: Like) -> str:
+def like_value(w: SourceBuilder, node: Like) -> str:
     """Write `operand LIKE pattern`, as a value."""
     matches = w.constant(matcher(node.pattern, w.effort))
     return f"{w.name(semantics.like)}({w.value(node.operand)}, {matches})"
 
 
-def affix(w: Source, node: Affix) -> str:
+def affix(w: SourceBuilder, node: Affix) -> str:
     """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a test for true."""
     items = [item.value for item in node.items if isinstance(item, Literal)]
     affixes = tuple(text for item in items if (text := semantics.text(item)) is not None)
@@ -169,13 +169,13 @@ def affix(w: Source, node: Affix) -> str:
     )
 
 
-def affix_value(w: Source, node: Affix) -> str:
+def affix_value(w: SourceBuilder, node: Affix) -> str:
     """Write `operand BEGINS WITH (items)` or `operand ENDS WITH (items)`, as a value."""
     items = ", ".join(w.value(item) for item in node.items)
     return f"{w.name(_AFFIXES[node.operator])}({w.value(node.operand)}, ({items},))"
 
 
-def null(w: Source, node: IsNull, *, wanted: bool) -> str:
+def null(w: SourceBuilder, node: IsNull, *, wanted: bool) -> str:
     """Write `operand IS NULL`."""
     if not isinstance(node.operand, Identifier):
         return f"({null_value(w, node)} is {wanted})"
@@ -184,12 +184,12 @@ def null(w: Source, node: IsNull, *, wanted: bool) -> str:
     return f"({test} if not {read} or type({local}) is list else {not wanted})"
 
 
-def null_value(w: Source, node: IsNull) -> str:
+def null_value(w: SourceBuilder, node: IsNull) -> str:
     """Write `operand IS NULL`, as a value."""
     return f"{w.name(semantics.is_null)}({w.value(node.operand)})"
 
 
-def nan_value(w: Source, node: IsNan) -> str:
+def nan_value(w: SourceBuilder, node: IsNan) -> str:
     """Write `operand IS NAN`, as a value."""
     return f"{w.name(semantics.is_nan)}({w.value(node.operand)})"
 
@@ -206,7 +206,7 @@ def _numeric_or(read: str, local: str, test: str, otherwise: str, *, likely: str
     return f"({test} if type{read} is {likely} or type({local}) is {other} else {otherwise})"
 
 
-def _members(node: In) -> Membership | None:
+def _members(node: In) -> LiteralSet | None:
     """Return the items of an IN if all are literals; otherwise None."""
     literals = [item.value for item in node.items if isinstance(item, Literal)]
-    return Membership(literals) if len(literals) == len(node.items) else None
+    return LiteralSet(literals) if len(literals) == len(node.items) else None

@@ -23,7 +23,7 @@ from server.expressions.tree import (
     Reference,
     conjuncts,
 )
-from server.message_types.bulk import PlainTest
+from server.message_types.bulk import LiteralTest
 
 _NEGATED: Final = {
     "=": "!=",
@@ -36,9 +36,9 @@ _NEGATED: Final = {
 }
 
 
-def plain_tests(expr: Expr) -> Sequence[PlainTest] | None:
+def plain_tests(expr: Expr) -> Sequence[LiteralTest] | None:
     """Return the tests of a filter; None if it has any other term."""
-    found: list[PlainTest] = []
+    found: list[LiteralTest] = []
     for term in conjuncts(expr):
         tests = _tests(term)
         if not tests:
@@ -47,7 +47,7 @@ def plain_tests(expr: Expr) -> Sequence[PlainTest] | None:
     return found
 
 
-def _tests(term: Expr) -> list[PlainTest]:
+def _tests(term: Expr) -> list[LiteralTest]:
     """Return the tests that a term is equivalent to; an empty list if it is no such term."""
     match term:
         case Comparison(operator, Literal() as left, Identifier() as right):
@@ -65,7 +65,7 @@ def _tests(term: Expr) -> list[PlainTest]:
     return [test for test in tests if test is not None] if all(tests) else []
 
 
-def _test(field: Expr, operator: str, items: Sequence[Expr]) -> PlainTest | None:
+def _test(field: Expr, operator: str, items: Sequence[Expr]) -> LiteralTest | None:
     """Return a test of a field against literals of one kind; None for other operands."""
     if not isinstance(field, Identifier) or field.reference != Reference(field.path):
         return None
@@ -75,7 +75,7 @@ def _test(field: Expr, operator: str, items: Sequence[Expr]) -> PlainTest | None
         return None
     if len({isinstance(value, str) for value in plain}) != 1:
         return None
-    return PlainTest(field.path, operator, plain)
+    return LiteralTest(field.path, operator, plain)
 
 
 def _is_plain(value: float | str) -> bool:

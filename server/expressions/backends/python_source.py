@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from server.expressions import semantics
 from server.expressions.functions.registry import Functions
 from server.expressions.message_context import NO_CONTEXT
-from server.expressions.regex.budget import Effort
+from server.expressions.regex.budget import SearchCounter
 from server.expressions.tree import (
     Affix,
     Aggregate,
@@ -44,7 +44,7 @@ _LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And
 """Nodes with a truth as their value: true, false or None."""
 
 
-class Writers(NamedTuple):
+class NodeWriters(NamedTuple):
     """The writers of each kind of node, by the question that the source answers.
 
     Attributes:
@@ -53,12 +53,12 @@ class Writers(NamedTuple):
         value: which value does it have?
     """
 
-    true: Mapping[type[Expr], Writer]
-    false: Mapping[type[Expr], Writer]
-    value: Mapping[type[Expr], Writer]
+    true: Mapping[type[Expr], NodeWriter]
+    false: Mapping[type[Expr], NodeWriter]
+    value: Mapping[type[Expr], NodeWriter]
 
 
-class Source:
+class SourceBuilder:
     """Writes source text for nodes, and collects the objects that it names, and helper functions.
 
     Attributes:
@@ -70,8 +70,8 @@ class Source:
         self,
         functions: Functions,
         layout: Sequence[Slot] | Mapping[Reference, int],
-        writers: Writers,
-        effort: Effort | None = None,
+        writers: NodeWriters,
+        effort: SearchCounter | None = None,
     ) -> None:
         self.functions = functions
         self.effort = effort
@@ -140,7 +140,7 @@ class Source:
         return f"(x{place} := v[{place}])", f"x{place}"
 
     def _write(
-        self, writers: Mapping[type[Expr], Writer], node: Expr, otherwise: Writer | None
+        self, writers: Mapping[type[Expr], NodeWriter], node: Expr, otherwise: NodeWriter | None
     ) -> str:
         writer = writers.get(type(node), otherwise)
         if writer is None:
@@ -172,13 +172,13 @@ def _make(source: str, shared: tuple[Hashable, ...]) -> Callable[..., Any]:
 
 _made: Final = lru_cache(maxsize=1024)(_make)
 
-Writer: TypeAlias = Callable[[Source, Any], str]
+NodeWriter: TypeAlias = Callable[[SourceBuilder, Any], str]
 """Writes the source for one kind of node."""
 
 
-def _value_is_true(w: Source, node: Expr) -> str:
+def _value_is_true(w: SourceBuilder, node: Expr) -> str:
     return f"({w.name(semantics.truth)}({w.value(node)}) is True)"
 
 
-def _value_is_false(w: Source, node: Expr) -> str:
+def _value_is_false(w: SourceBuilder, node: Expr) -> str:
     return f"({w.name(semantics.truth)}({w.value(node)}) is False)"

@@ -9,11 +9,11 @@ from typing import Final
 from server.expressions.functions import arrays, checksums, messages, numbers, texts, times
 from server.expressions.functions.lookups import EXPERIMENTAL_MODULE, VALUE_LOOKUP
 from server.expressions.functions.registry import Function, Functions, Parameter
-from server.expressions.functions.times import LEGACY_MODULE, Clock
+from server.expressions.functions.times import LEGACY_MODULE, TimestampClock
 
 
 def built_in(
-    clock: Clock = time.time, instance_name: str | None = None, group_name: str | None = None
+    clock: TimestampClock = time.time, instance_name: str | None = None, group_name: str | None = None
 ) -> Functions:
     """Return the functions that need no module.
 

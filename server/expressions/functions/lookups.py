@@ -14,7 +14,7 @@ from config_schema.spec import ModuleSpec
 from server.expressions import semantics
 from server.expressions.errors import ExpressionError
 from server.expressions.functions.registry import Function, Parameter
-from server.expressions.tokens import Name, tokenize
+from server.expressions.tokens import PathToken, tokenize
 from server.expressions.tree import Expr, Literal
 from server.message_types.base import Value
 from server.message_types.paths import Path
@@ -25,7 +25,7 @@ VALUE_LOOKUP: Final = "VALUE_LOOKUP"
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class ValueLookup:
     """One declared lookup.
 
     Attributes:
@@ -43,11 +43,11 @@ class Lookup:
     keys: tuple[Path, ...]
 
 
-Find: TypeAlias = Callable[[Lookup, tuple[str, ...]], Value]
+LookupFunction: TypeAlias = Callable[[ValueLookup, tuple[str, ...]], Value]
 """Finds a record by the values of its keys, as texts; returns the result field, or NULL."""
 
 
-def parse_lookup(text: str) -> Lookup:
+def parse_lookup(text: str) -> ValueLookup:
     """Read the module's Lookup option.
 
     `name;parameter count;message type;topic;return field;lookup field;...`
@@ -66,7 +66,7 @@ def parse_lookup(text: str) -> Lookup:
         raise ValueError(
             f"the lookup {name} declares {count} parameters and has {len(keys)} lookup fields"
         )
-    return Lookup(name, message_type, topic, _path(result), tuple(_path(key) for key in keys))
+    return ValueLookup(name, message_type, topic, _path(result), tuple(_path(key) for key in keys))
 
 
 def _path(text: str) -> Path:
@@ -74,14 +74,14 @@ def _path(text: str) -> Path:
         token, *_ = tokenize(text)
     except ExpressionError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(token.value, Name):
+    if not isinstance(token.value, PathToken):
         raise ValueError(f"expected a field such as /name, found {text}")  # noqa: TRY004  # a configuration error
     return token.value.path
 
 
-def declared_lookups(modules: Iterable[ModuleSpec]) -> list[Lookup]:
+def declared_lookups(modules: Iterable[ModuleSpec]) -> list[ValueLookup]:
     """Return the lookups that the modules of a configuration declare, without invalid ones."""
-    found: list[Lookup] = []
+    found: list[ValueLookup] = []
     for module in modules:
         if module.library_name == EXPERIMENTAL_MODULE:
             for text in module.options.all(LOOKUP_OPTION):
@@ -90,19 +90,19 @@ def declared_lookups(modules: Iterable[ModuleSpec]) -> list[Lookup]:
     return found
 
 
-def found_nowhere(_lookup: Lookup, _keys: tuple[str, ...]) -> Value:
+def null_lookup(_lookup: ValueLookup, _keys: tuple[str, ...]) -> Value:
     """Return NULL: for expressions that are only checked."""
     return None
 
 
-def value_lookup(lookups: Iterable[Lookup], find: Find) -> Function:
+def value_lookup(lookups: Iterable[ValueLookup], find: LookupFunction) -> Function:
     """Make VALUE_LOOKUP.
 
     Args:
         lookups: the lookups that the module's options declare.
         find: looks up a record.
     """
-    by_name: Mapping[str, Lookup] = {lookup.name: lookup for lookup in lookups}
+    by_name: Mapping[str, ValueLookup] = {lookup.name: lookup for lookup in lookups}
 
     def look_up(name: Value, *values: Value) -> Value:
         lookup = by_name.get(semantics.text(name) or "")

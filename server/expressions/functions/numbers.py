@@ -13,16 +13,16 @@ from server.expressions.numerals import bounded
 from server.message_types.base import Value
 
 _NUMBER, _ANY, _INTEGER = Parameter.NUMBER, Parameter.ANY, Parameter.INTEGER
-Number: TypeAlias = int | float
+NumberArgument: TypeAlias = int | float
 
 EARTH_RADIUS: Final = 6_371_000.0
 """Metres, the mean radius; the reference names the formula but not the radius."""
 
 
-def _double(function: Callable[[float], float]) -> Callable[[Number], float]:
+def _double(function: Callable[[float], float]) -> Callable[[NumberArgument], float]:
     """Return a function of doubles with the results of C at the edges of its domain."""
 
-    def apply(value: Number) -> float:
+    def apply(value: NumberArgument) -> float:
         try:
             return function(float(value))
         except ValueError:
@@ -33,14 +33,14 @@ def _double(function: Callable[[float], float]) -> Callable[[Number], float]:
     return apply
 
 
-def _logarithm(function: Callable[[float], float]) -> Callable[[Number], float]:
+def _logarithm(function: Callable[[float], float]) -> Callable[[NumberArgument], float]:
     return _double(lambda value: function(value) if value else -math.inf)
 
 
 _natural = _logarithm(math.log)
 
 
-def _log(value: Number, argument: Number | None = None) -> float:
+def _log(value: NumberArgument, argument: NumberArgument | None = None) -> float:
     """Return LOG(number) or LOG(base, number)."""
     if argument is None:
         return _natural(value)
@@ -48,7 +48,7 @@ def _log(value: Number, argument: Number | None = None) -> float:
     return semantics.NAN if result is None else float(result)
 
 
-def _power(base: Number, exponent: Number) -> float:
+def _power(base: NumberArgument, exponent: NumberArgument) -> float:
     try:
         return math.pow(base, exponent)
     except ValueError:  # zero to a negative power, or a root of a negative number
@@ -57,14 +57,14 @@ def _power(base: Number, exponent: Number) -> float:
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
 
 
-def _absolute(value: Number) -> Number:
+def _absolute(value: NumberArgument) -> NumberArgument:
     return bounded(abs(value)) if isinstance(value, int) else abs(value)
 
 
-def _whole(function: Callable[[float], int]) -> Callable[[Number], Number]:
+def _whole(function: Callable[[float], int]) -> Callable[[NumberArgument], NumberArgument]:
     """Return a rounding function that keeps integers, NaN, infinities, and the type double."""
 
-    def apply(value: Number) -> Number:
+    def apply(value: NumberArgument) -> NumberArgument:
         if isinstance(value, int) or not math.isfinite(value):
             return value
         return float(function(value))
@@ -72,7 +72,7 @@ def _whole(function: Callable[[float], int]) -> Callable[[Number], Number]:
     return apply
 
 
-def _round(value: Number, places: int = 0) -> Number:
+def _round(value: NumberArgument, places: int = 0) -> NumberArgument:
     """Round half away from zero, in decimal digits, so that 2.675 to two places is 2.68."""
     if not math.isfinite(value) or places > 330 or (isinstance(value, int) and places >= 0):
         return value
@@ -84,11 +84,11 @@ def _round(value: Number, places: int = 0) -> Number:
     return bounded(int(digits)) if isinstance(value, int) else float(digits)
 
 
-def _sign(value: Number) -> Number:
+def _sign(value: NumberArgument) -> NumberArgument:
     return semantics.NAN if value != value else (value > 0) - (value < 0)
 
 
-def _width_bucket(value: Number, low: Number, high: Number, count: int) -> Value:
+def _width_bucket(value: NumberArgument, low: NumberArgument, high: NumberArgument, count: int) -> Value:
     if count <= 0 or low == high or not (math.isfinite(low) and math.isfinite(high)):
         return None
     if value != value:
@@ -104,7 +104,7 @@ def _cotangent(value: float) -> float:
     return 1 / tangent if tangent else math.inf
 
 
-def _geo_distance(lat1: Number, lon1: Number, lat2: Number, lon2: Number) -> float:
+def _geo_distance(lat1: NumberArgument, lon1: NumberArgument, lat2: NumberArgument, lon2: NumberArgument) -> float:
     if not all(math.isfinite(value) for value in (lat1, lon1, lat2, lon2)):
         return semantics.NAN
     phi1, phi2 = math.radians(lat1), math.radians(lat2)

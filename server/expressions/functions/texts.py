@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from server.expressions import semantics
-from server.expressions.concat import LONGEST_TEXT, joined
+from server.expressions.concat import MAX_TEXT_LENGTH, joined
 from server.expressions.functions.registry import Function, Parameter
 from server.expressions.regex.patterns import Regex
 from server.message_types.base import Value
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 _TEXT, _ANY, _INTEGER, _PATTERN = (
     Parameter.TEXT,
@@ -34,22 +34,22 @@ def _substr(whole: bytes, start: int, length: int | None = None) -> str:
     begin = start - 1 if start > 0 else len(whole) + start if start < 0 else 0
     begin = max(begin, 0)
     end = len(whole) if length is None else begin + max(length, 0)
-    return from_octets(whole[begin:end])
+    return bytes_to_text(whole[begin:end])
 
 
 def _left(whole: bytes, count: int) -> str:
-    return from_octets(whole[: max(count, 0)])
+    return bytes_to_text(whole[: max(count, 0)])
 
 
 def _right(whole: bytes, count: int) -> str:
-    return from_octets(whole[max(len(whole) - max(count, 0), 0) :])
+    return bytes_to_text(whole[max(len(whole) - max(count, 0), 0) :])
 
 
 def _replace(whole: bytes, part: bytes, replacement: Value) -> str | None:
     new = semantics.octets(replacement) or b""
-    if len(whole) + whole.count(part) * len(new) > LONGEST_TEXT:
+    if len(whole) + whole.count(part) * len(new) > MAX_TEXT_LENGTH:
         return None
-    return from_octets(whole.replace(part, new))
+    return bytes_to_text(whole.replace(part, new))
 
 
 def _regexp_replace(whole: Value, pattern: Regex, replacement: Value) -> str | None:
@@ -63,7 +63,7 @@ def _regexp_match(whole: Value, pattern: Regex) -> str | None:
 
 
 def _char_value(code: int) -> str:
-    return from_octets(bytes((code,))) if 0 <= code <= 255 else "?"
+    return bytes_to_text(bytes((code,))) if 0 <= code <= 255 else "?"
 
 
 _COMPARING = "Comparing texts"
@@ -109,14 +109,14 @@ FUNCTIONS: Final = (
         "UPPER",
         _BUILDING,
         "The text in capital letters.",
-        lambda whole: from_octets(whole.upper()),
+        lambda whole: bytes_to_text(whole.upper()),
         (_TEXT,),
     ),
     Function(
         "LOWER",
         _BUILDING,
         "The text in small letters.",
-        lambda whole: from_octets(whole.lower()),
+        lambda whole: bytes_to_text(whole.lower()),
         (_TEXT,),
     ),
     Function(
@@ -153,7 +153,7 @@ FUNCTIONS: Final = (
         "REVERSE",
         _BUILDING,
         "The text with its bytes in reverse order.",
-        lambda whole: from_octets(whole[::-1]),
+        lambda whole: bytes_to_text(whole[::-1]),
         (_TEXT,),
     ),
     Function("LEFT", _BUILDING, "The first bytes of the text.", _left, (_TEXT, _INTEGER)),
@@ -162,21 +162,21 @@ FUNCTIONS: Final = (
         "TRIM",
         _BUILDING,
         "The text without white space at its ends.",
-        lambda whole: from_octets(whole.strip()),
+        lambda whole: bytes_to_text(whole.strip()),
         (_TEXT,),
     ),
     Function(
         "LTRIM",
         _BUILDING,
         "The text without white space at its beginning.",
-        lambda whole: from_octets(whole.lstrip()),
+        lambda whole: bytes_to_text(whole.lstrip()),
         (_TEXT,),
     ),
     Function(
         "RTRIM",
         _BUILDING,
         "The text without white space at its end.",
-        lambda whole: from_octets(whole.rstrip()),
+        lambda whole: bytes_to_text(whole.rstrip()),
         (_TEXT,),
     ),
     Function("LENGTH", _BUILDING, "How many bytes the text has.", len, (_TEXT,)),

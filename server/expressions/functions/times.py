@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from server.expressions.functions.registry import Function, Parameter
 from server.message_types.base import Value
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
-Clock: TypeAlias = Callable[[], float]
+TimestampClock: TypeAlias = Callable[[], float]
 """Returns the current time as a timestamp."""
 
 LEGACY_MODULE: Final = "libamps_udf_legacy_compatibility.so"
@@ -56,15 +56,15 @@ def _strftime(pattern: bytes, timestamp: float) -> str | None:
         "f": f"{moment.microsecond:06d}",
         "03f": f"{moment.microsecond // 1000:03d}",
     }
-    expanded = _FRACTION.sub(lambda match: fractions[match[1]], from_octets(pattern))
+    expanded = _FRACTION.sub(lambda match: fractions[match[1]], bytes_to_text(pattern))
     formatted = time.strftime(expanded, moment.timetuple())
-    return from_octets(to_octets(formatted)[:_LONGEST])
+    return bytes_to_text(text_to_bytes(formatted)[:_LONGEST])
 
 
 def _strptime(text: bytes, pattern: bytes) -> float | None:
-    expanded = _CONVERSION.sub(lambda m: _ABBREVIATED.get(m[0], m[0]), from_octets(pattern))
+    expanded = _CONVERSION.sub(lambda m: _ABBREVIATED.get(m[0], m[0]), bytes_to_text(pattern))
     try:
-        moment = datetime.datetime.strptime(from_octets(text), expanded)
+        moment = datetime.datetime.strptime(bytes_to_text(text), expanded)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)
         return moment.timestamp()
@@ -72,7 +72,7 @@ def _strptime(text: bytes, pattern: bytes) -> float | None:
         return None
 
 
-def built_in(clock: Clock) -> tuple[Function, ...]:
+def built_in(clock: TimestampClock) -> tuple[Function, ...]:
     """Return the functions of time that need no module.
 
     Args:
@@ -130,7 +130,7 @@ def _day_local(timestamp: float) -> Value:
         return None
 
 
-def legacy(clock: Clock) -> tuple[Function, ...]:
+def legacy(clock: TimestampClock) -> tuple[Function, ...]:
     """Return the functions of the legacy compatibility module.
 
     Args:

@@ -16,7 +16,7 @@ from server.expressions.grammar import WORDS
 from server.expressions.tokens import is_word
 from server.message_types.base import Value
 
-OnFailure: TypeAlias = Callable[[str, str], None]
+FailureCallback: TypeAlias = Callable[[str, str], None]
 """Receives the name of a function that failed, and the reason. Must not raise."""
 
 
@@ -29,7 +29,7 @@ def load_function(
     module: ModuleType,
     symbol: str,
     parameter_count: int | None,
-    on_failure: OnFailure,
+    on_failure: FailureCallback,
 ) -> Function:
     """Make a function of the language from a function of a module.
 
@@ -65,7 +65,7 @@ def load_function(
 
 
 def _guarded(
-    name: str, target: Callable[..., object], on_failure: OnFailure
+    name: str, target: Callable[..., object], on_failure: FailureCallback
 ) -> Callable[..., Value]:
     """Return a wrapper that always returns a value: foreign code must not stop the message path."""
 

@@ -30,7 +30,7 @@ _PART: Final = re.compile(
 )
 
 
-def with_short_steps(source: bytes) -> bytes | None:
+def bound_repetitions(source: bytes) -> bytes | None:
     """Return the form of an expression with short steps; None if it has unknown syntax.
 
     Args:

@@ -30,9 +30,9 @@ from typing import Final, TypeAlias
 import pcre2
 
 from config_schema.regex import compiled
-from server.expressions.regex.bounded_repetition import with_short_steps
+from server.expressions.regex.bounded_repetition import bound_repetitions
 
-LONG: Final = 1_000
+LONG_TEXT_SIZE: Final = 1_000
 """The length of a long text, in bytes: as many positions that scan all of it take 1 ms."""
 
 _SCANNED: Final = 5_000_000
@@ -64,7 +64,7 @@ _FEWEST_STEPS: Final = _STEP**2
 _LARGEST_WINDOW: Final = _STEP**7
 _WINDOW_OF_SHORT_STEPS: Final = _STEP**6
 
-OF_THE_WHOLE: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
+PREFIX_SENSITIVE_SYNTAX: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
 """Syntax whose meaning a prefix of the pattern would change: verbs, recursion, `\\G`."""
 
 _UNICODE: Final = re.compile(rb"\A(?:\(\*(?:UTF|UCP)\))+")
@@ -84,11 +84,11 @@ _Beginnings: TypeAlias = Callable[[bytes, int], Iterator[int]]
 """Yields the positions in a text where matches may begin, from a position on."""
 
 
-class GivenUpError(Exception):
+class SearchLimitError(Exception):
     """A search has exceeded its time or step limit."""
 
 
-class LongTexts:
+class BoundedSearch:
     """Searches long texts for one expression.
 
     Args:
@@ -104,16 +104,16 @@ class LongTexts:
     def __init__(self, source: bytes, options: bytes) -> None:
         rest = _UNICODE.sub(b"", source, count=1)
         verbs, source = source[: len(source) - len(rest)], rest
-        if OF_THE_WHOLE.search(source):
-            raise GivenUpError
-        short = None if verbs and not source.isascii() else with_short_steps(source)
+        if PREFIX_SENSITIVE_SYNTAX.search(source):
+            raise SearchLimitError
+        short = None if verbs and not source.isascii() else bound_repetitions(source)
         self._has_short_steps = short is not None
         self._source = source if short is None else short
         self._options = options + verbs
         self._forms: dict[tuple[int, int, bool], pcre2.Pattern] = {}
         self._beginnings = _beginnings(source)
 
-    def search(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+    def search(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         """Return the first match, or None.
 
         Args:
@@ -131,7 +131,7 @@ class LongTexts:
         return self._search_windows(attempt, start)
 
     def _search_beginnings(
-        self, beginnings: _Beginnings, attempt: Attempt, start: int
+        self, beginnings: _Beginnings, attempt: SearchAttempt, start: int
     ) -> pcre2.Match | None:
         for at in beginnings(attempt.octets, start):
             attempt.look_at_clock()
@@ -140,7 +140,7 @@ class LongTexts:
                 return found
         return None
 
-    def _search_in_short_steps(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+    def _search_in_short_steps(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         window = _WINDOW_OF_SHORT_STEPS
         for at in range(start, len(attempt.octets) + 1, window + 1):
             attempt.look_at_clock()
@@ -149,14 +149,14 @@ class LongTexts:
                 return found
         return None
 
-    def _match_in_short_steps(self, window: int, attempt: Attempt, at: int) -> pcre2.Match | None:
+    def _match_in_short_steps(self, window: int, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
         """Try with few steps, then with as many as fit into the time left, as measured so far."""
         steps = attempt.short_steps
         while True:
             before = attempt.seconds_left
             try:
                 return self._match(window, steps, attempt, at)
-            except GivenUpError:
+            except SearchLimitError:
                 after = attempt.seconds_left
                 times = _HOPE * max(after, 0.0) / max(before - after, _LEAST_SECONDS)
                 more = min(int(times), attempt.most_steps // steps).bit_length() - 1
@@ -164,7 +164,7 @@ class LongTexts:
                     raise
                 steps <<= more
 
-    def _search_windows(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+    def _search_windows(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         at, window = start, attempt.largest_window
         while at <= len(attempt.octets):
             attempt.look_at_clock()
@@ -173,7 +173,7 @@ class LongTexts:
                     found = self._try_position(attempt, at)
                 else:
                     found = self._match(window, attempt.steps, attempt, at)
-            except GivenUpError:
+            except SearchLimitError:
                 if not window:
                     raise
                 window //= _STEP
@@ -184,18 +184,18 @@ class LongTexts:
             window = min(max(window, 1) * _STEP, attempt.largest_window)
         return None
 
-    def _try_position(self, attempt: Attempt, at: int) -> pcre2.Match | None:
+    def _try_position(self, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
         if self._has_short_steps:
             return self._match_in_short_steps(0, attempt, at)
         return self._match(0, attempt.steps, attempt, at)
 
-    def _match(self, window: int, steps: int, attempt: Attempt, at: int) -> pcre2.Match | None:
+    def _match(self, window: int, steps: int, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
         try:
             return self._form(window, steps, attempt).match(attempt.octets, at)
         except pcre2.LibraryError:
-            raise GivenUpError from None
+            raise SearchLimitError from None
 
-    def _form(self, window: int, steps: int, attempt: Attempt) -> pcre2.Pattern:
+    def _form(self, window: int, steps: int, attempt: SearchAttempt) -> pcre2.Pattern:
         """Return the compiled expression with a prefix that skips the positions of a window."""
         key = window, steps, attempt.thorough
         form = self._forms.get(key)
@@ -208,7 +208,7 @@ class LongTexts:
         return form
 
 
-class Attempt:
+class SearchAttempt:
     """The limits of the search in one text.
 
     Args:
@@ -271,7 +271,7 @@ class Attempt:
             return
         left = self.seconds_left
         if left <= 0:
-            raise GivenUpError
+            raise SearchLimitError
         self._ends = time.perf_counter() + left
 
     @property

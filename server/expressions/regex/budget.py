@@ -38,7 +38,7 @@ def searches_in(size: int) -> int:
     return min(1 + size // _LARGE, LONG_SEARCHES)
 
 
-class Effort(Protocol):
+class SearchCounter(Protocol):
     """Counts long searches."""
 
     @property
@@ -56,7 +56,7 @@ class Effort(Protocol):
         """
 
 
-class Allowance:
+class SearchAllowance:
     """A number of long searches, until it is renewed.
 
     Attributes:
@@ -73,7 +73,7 @@ class Allowance:
         self.left = searches
 
     def spend(self, searches: int = 1) -> None:
-        """See `Effort.spend`."""
+        """See `SearchCounter.spend`."""
         if self.left < searches:
             raise TooCostlyError
         self.left -= searches

@@ -29,23 +29,23 @@ from typing import Final, TypeAlias
 import pcre2
 
 from config_schema.regex import compiled, limit_error
-from server.expressions.concat import LONGEST_TEXT
+from server.expressions.concat import MAX_TEXT_LENGTH
 from server.expressions.errors import ExpressionError
 from server.expressions.regex.bounded_search import (
-    LONG,
-    OF_THE_WHOLE,
-    Attempt,
-    GivenUpError,
-    LongTexts,
+    LONG_TEXT_SIZE,
+    PREFIX_SENSITIVE_SYNTAX,
+    SearchAttempt,
+    SearchLimitError,
+    BoundedSearch,
     is_bounded,
 )
-from server.expressions.regex.budget import Effort, searches_in
+from server.expressions.regex.budget import SearchCounter, searches_in
 from server.expressions.tree import Expr, Pattern, walk
-from server.util.encoding import from_octets, to_octets
+from server.util.encoding import bytes_to_text, text_to_bytes
 
 Matcher: TypeAlias = Callable[[str], bool | None]
 
-_GIVEN_UP: Final = (pcre2.LibraryError, GivenUpError)
+_GIVEN_UP: Final = (pcre2.LibraryError, SearchLimitError)
 _DEPTH: Final = b"(*LIMIT_DEPTH=100000)"
 
 _BRIEF_SEARCH: Final = 6
@@ -59,7 +59,7 @@ _SCANNED_THOROUGHLY: Final = 10_000_000
 """Bytes of the text that a search may scan, if each of its steps scans all of it."""
 
 _THOROUGH_STEPS: Final = 500_000
-BRIEF_STEPS: Final = 100_000
+SHORT_TEXT_STEP_LIMIT: Final = 100_000
 """Enough for texts as short as names; a search that needs more ends within some milliseconds."""
 _THOROUGH_SEARCHES: Final = 4
 """Limit of the searches of one REGEXP_REPLACE that may need the thorough form."""
@@ -70,7 +70,7 @@ _MOST_MATCHES: Final = 1_000_000
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
 
 
-class PatternRefused(ValueError):
+class RegexPatternError(ValueError):
     """A pattern cannot be used. The message states the reason."""
 
 
@@ -96,32 +96,32 @@ class Regex:
         "_thorough",
     )
 
-    def __init__(self, source: bytes, steps: int, effort: Effort | None = None) -> None:
+    def __init__(self, source: bytes, steps: int, effort: SearchCounter | None = None) -> None:
         self._effort = effort
         self._source = source
         self._steps = steps
         self._quick: dict[int, pcre2.Pattern] = {}
         self._thorough: dict[int, pcre2.Pattern] = {}
-        self._long_texts: LongTexts | None = None
+        self._long_texts: BoundedSearch | None = None
         self._is_bounded = is_bounded(source)
         self._quick_for(b"", _BRIEF_SEARCH)
 
     def first(self, text: str) -> str | None:
         """Return the first match within a text; None if there is none or a limit is reached."""
         try:
-            match = self._search(to_octets(text))
+            match = self._search(text_to_bytes(text))
         except _GIVEN_UP:
             return None
-        return None if match is None else from_octets(match[0])
+        return None if match is None else bytes_to_text(match[0])
 
     def found(self, text: str) -> bool | None:
         """Return whether there is a match anywhere in a text; None if a limit is reached."""
         try:
-            return self._search(to_octets(text)) is not None
+            return self._search(text_to_bytes(text)) is not None
         except _GIVEN_UP:
             return None
 
-    def decide(self, text: str, effort: Effort) -> bool | None:
+    def decide(self, text: str, effort: SearchCounter) -> bool | None:
         """Return whether there is a match anywhere in a name; None if a limit is reached.
 
         Args:
@@ -131,7 +131,7 @@ class Regex:
         Raises:
             TooCostlyError: a long search is needed and the effort is used up.
         """
-        octets = to_octets(text)
+        octets = text_to_bytes(text)
         for size in (_BRIEF_DECISION, _QUICK_DECISION):
             try:
                 return self._quick_for(octets, size).search(octets) is not None
@@ -149,9 +149,9 @@ class Regex:
 
         A text whose search reaches its limit is returned unchanged.
         """
-        octets = to_octets(text)
+        octets = text_to_bytes(text)
         parts: list[bytes] = []
-        end, room, matches = 0, LONGEST_TEXT - len(octets), _MOST_MATCHES
+        end, room, matches = 0, MAX_TEXT_LENGTH - len(octets), _MOST_MATCHES
         try:
             for match in self._matches(octets):
                 parts += (octets[end : match.start()], replacement)
@@ -163,7 +163,7 @@ class Regex:
         except _GIVEN_UP:
             return text
         parts.append(octets[end:])
-        return from_octets(b"".join(parts))
+        return bytes_to_text(b"".join(parts))
 
     def _search(self, octets: bytes) -> pcre2.Match | None:
         """Return the first match, or None.
@@ -174,7 +174,7 @@ class Regex:
         try:
             if self._is_at_once(octets):
                 return self._quick_for(octets, _BRIEF_SEARCH).search(octets)
-            return self._search_long(Attempt(octets, hurried=self._is_hurried(octets)), 0)
+            return self._search_long(SearchAttempt(octets, hurried=self._is_hurried(octets)), 0)
         except _GIVEN_UP:  # a limit was reached, or (*UTF) met bytes that are not UTF-8
             self._spend(octets)
         return self._search_thoroughly(octets, 0)
@@ -187,19 +187,19 @@ class Regex:
         return self._effort is not None and self._effort.left < searches_in(len(octets))
 
     def _is_at_once(self, octets: bytes) -> bool:
-        return len(octets) < LONG or self._is_bounded
+        return len(octets) < LONG_TEXT_SIZE or self._is_bounded
 
     def _search_thoroughly(self, octets: bytes, start: int) -> pcre2.Match | None:
         if not self._is_at_once(octets):
-            return self._search_long(Attempt(octets, thorough=True), start)
+            return self._search_long(SearchAttempt(octets, thorough=True), start)
         thorough = self._thorough_for(octets)
         if thorough is None:
-            raise GivenUpError
+            raise SearchLimitError
         return thorough.match(octets, start)
 
-    def _search_long(self, attempt: Attempt, start: int) -> pcre2.Match | None:
+    def _search_long(self, attempt: SearchAttempt, start: int) -> pcre2.Match | None:
         if self._long_texts is None:
-            self._long_texts = LongTexts(self._source, _DEPTH)
+            self._long_texts = BoundedSearch(self._source, _DEPTH)
         return self._long_texts.search(attempt, start)
 
     def _matches(self, octets: bytes) -> Iterator[pcre2.Match]:
@@ -212,7 +212,7 @@ class Regex:
         return self._matches_at_once(octets) if at_once else self._matches_in_long(octets)
 
     def _matches_in_long(self, octets: bytes) -> Iterator[pcre2.Match]:
-        end, searches, attempt = 0, _THOROUGH_SEARCHES, Attempt(octets, matches=True)
+        end, searches, attempt = 0, _THOROUGH_SEARCHES, SearchAttempt(octets, matches=True)
         while end <= len(octets):
             try:
                 found = self._search_long(attempt, end)
@@ -221,7 +221,7 @@ class Regex:
                 searches -= 1
                 if not searches:
                     raise
-                found = self._search_long(Attempt(octets, thorough=True), end)
+                found = self._search_long(SearchAttempt(octets, thorough=True), end)
             if found is None:
                 return
             yield found
@@ -264,7 +264,7 @@ class Regex:
         most = self._steps
         if not self._is_bounded:
             most = min(most, 10 ** len(str(_SCANNED_THOROUGHLY // max(len(octets), 1))))
-        if most not in self._thorough and not OF_THE_WHOLE.search(self._source):
+        if most not in self._thorough and not PREFIX_SENSITIVE_SYNTAX.search(self._source):
             limit = b"(*LIMIT_MATCH=%d)" % most
             source = limit + _DEPTH + b"(?s:.*?)\\K(?:" + self._source + b")"
             try:
@@ -274,7 +274,7 @@ class Regex:
         return self._thorough.get(most)
 
 
-def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = None) -> Regex:
+def compile_pattern(pattern: Pattern, text: str = "", effort: SearchCounter | None = None) -> Regex:
     """Compile a pattern.
 
     Args:
@@ -289,12 +289,12 @@ def compile_pattern(pattern: Pattern, text: str = "", effort: Effort | None = No
         if pattern.quoted:
             return _compile(_quoted(pattern.text))
         return compile_regex(pattern.text, effort=effort)
-    except PatternRefused as refusal:
+    except RegexPatternError as refusal:
         raise ExpressionError(str(refusal), pattern.position, text) from None
 
 
 def compile_regex(
-    pattern: str, steps: int = _THOROUGH_STEPS, effort: Effort | None = None
+    pattern: str, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None
 ) -> Regex:
     """Compile a regular expression from an untrusted source, so that its searches end.
 
@@ -308,21 +308,21 @@ def compile_regex(
     """
     problem = limit_error(pattern)
     if problem is not None:
-        raise PatternRefused(problem)
-    return _compile(to_octets(pattern), steps, effort)
+        raise RegexPatternError(problem)
+    return _compile(text_to_bytes(pattern), steps, effort)
 
 
 def _quoted(text: str) -> bytes:
     """Return the source of a pattern that matches a text literally."""
-    return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], to_octets(text))
+    return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], text_to_bytes(text))
 
 
-def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: Effort | None = None) -> Regex:
+def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None) -> Regex:
     try:
         return Regex(source, steps, effort)
     except pcre2.PatternError as error:
         reason = str(error).rpartition("; ")[2]
-        raise PatternRefused(f"not a regular expression that PCRE2 accepts: {reason}") from None
+        raise RegexPatternError(f"not a regular expression that PCRE2 accepts: {reason}") from None
 
 
 def searches(expr: Expr) -> int:
@@ -334,7 +334,7 @@ def searches(expr: Expr) -> int:
     )
 
 
-def matcher(pattern: Pattern, effort: Effort | None = None) -> Matcher:
+def matcher(pattern: Pattern, effort: SearchCounter | None = None) -> Matcher:
     """Return the test of LIKE: true if the pattern matches anywhere in a text, which is not empty.
 
     Args:

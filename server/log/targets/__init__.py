@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from config_schema.problems import Problem, Problems
 from config_schema.spec import LogTargetSpec
-from server.log.targets.base import Line, Target
+from server.log.targets.base import LogLine, LogTarget
 from server.log.targets.console import DESCRIPTORS, ConsoleTarget
 from server.log.targets.file import FORMATS, FileTarget
 from server.log.targets.syslog import SOCKET, SyslogTarget
@@ -12,10 +12,10 @@ from server.log.targets.syslog import SOCKET, SyslogTarget
 __all__ = [
     "ConsoleTarget",
     "FileTarget",
-    "Line",
+    "LogLine",
     "LogTargetError",
     "SyslogTarget",
-    "Target",
+    "LogTarget",
     "open_targets",
 ]
 
@@ -34,7 +34,7 @@ def open_targets(
     instance_name: str,
     nanoseconds: int,
     syslog_address: str = SOCKET,
-) -> tuple[tuple[Target, ...], tuple[Problem, ...]]:
+) -> tuple[tuple[LogTarget, ...], tuple[Problem, ...]]:
     """Build and open the targets of a configuration.
 
     Args:
@@ -67,7 +67,7 @@ def _open(
     instance_name: str,
     nanoseconds: int,
     syslog_address: str,
-) -> Target:
+) -> LogTarget:
     if spec.protocol in DESCRIPTORS:
         return ConsoleTarget(spec, problems)
     if spec.protocol in FORMATS:

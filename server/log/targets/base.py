@@ -10,7 +10,7 @@ from server.log.levels import Level
 from server.log.target_filter import excluded, select
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One entry as written.
 
     Attributes:
@@ -24,7 +24,7 @@ class Line(NamedTuple):
     nanoseconds: int
 
 
-class Target(ABC):
+class LogTarget(ABC):
     """A destination of log entries. Used by its writer's thread only, once it is built.
 
     Attributes:
@@ -51,7 +51,7 @@ class Target(ABC):
         """The name of the target in messages for operators."""
 
     @abstractmethod
-    def write(self, lines: Sequence[Line]) -> None:
+    def write(self, lines: Sequence[LogLine]) -> None:
         """Write entries in their order and count them.
 
         Raises:
@@ -72,6 +72,6 @@ class Target(ABC):
             OSError: some data could not be written.
         """
 
-    def _account(self, lines: Sequence[Line]) -> None:
+    def _account(self, lines: Sequence[LogLine]) -> None:
         self.entries_written += len(lines)
         self.bytes_written += sum(len(line.text) for line in lines)

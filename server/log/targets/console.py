@@ -5,14 +5,14 @@ from typing import Final
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
-from server.log.targets.base import Line, Target
+from server.log.targets.base import LogLine, LogTarget
 from server.log.targets.streams import PlainStream
 
 DESCRIPTORS: Final[Mapping[str, int]] = {"stdout": 1, "stderr": 2}
 """File descriptors, used directly so that entries appear at once and in whole writes."""
 
 
-class ConsoleTarget(Target):
+class ConsoleTarget(LogTarget):
     """Writes to standard output or standard error, which stay open."""
 
     def __init__(self, spec: LogTargetSpec, problems: Problems) -> None:
@@ -25,8 +25,8 @@ class ConsoleTarget(Target):
         """The protocol, which serves as the name."""
         return self.spec.protocol
 
-    def write(self, lines: Sequence[Line]) -> None:
-        """See `Target.write`."""
+    def write(self, lines: Sequence[LogLine]) -> None:
+        """See `LogTarget.write`."""
         self._stream.retry()
         self._account(lines)
         self._stream.write(b"".join(line.text for line in lines))

@@ -20,8 +20,8 @@ from typing import Final
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
-from server.log.targets.base import Line, Target
-from server.log.targets.streams import GzipStream, PlainStream, Stream, complete_gzip, plain_size
+from server.log.targets.base import LogLine, LogTarget
+from server.log.targets.streams import GzipStream, PlainStream, LogStream, complete_gzip, plain_size
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """Used in the working directory, if a target has no FileName."""
@@ -47,7 +47,7 @@ class FileFormat:
     """
 
     suffix: str
-    stream: Callable[[int], Stream]
+    stream: Callable[[int], LogStream]
     prepare: Callable[[str], int]
 
 
@@ -74,7 +74,7 @@ def file_name(mask: str, suffix: str, rotation: int, nanoseconds: int) -> str:
     return time.strftime(counted, time.localtime(nanoseconds // 1_000_000_000))
 
 
-class FileTarget(Target):
+class FileTarget(LogTarget):
     """Writes to a file, or to a sequence of files.
 
     Attributes:
@@ -91,7 +91,7 @@ class FileTarget(Target):
         self._mask = spec.file_name or DEFAULT_MASK
         self._rotation = 0
         self._size = 0
-        self._stream: Stream | None = None
+        self._stream: LogStream | None = None
         self.path = ""
         try:
             self._open(nanoseconds, append=True)
@@ -103,13 +103,13 @@ class FileTarget(Target):
         """The file as configured, so that a target keeps its name across rotations."""
         return self._mask
 
-    def write(self, lines: Sequence[Line]) -> None:
-        """See `Target.write`."""
+    def write(self, lines: Sequence[LogLine]) -> None:
+        """See `LogTarget.write`."""
         threshold = self.spec.rotation_threshold
         if threshold is None or not self.rotates:
             self._write_out(lines)
             return
-        chunk: list[Line] = []
+        chunk: list[LogLine] = []
         size = self._size
         for line in lines:
             if size and size + len(line.text) > threshold:
@@ -121,7 +121,7 @@ class FileTarget(Target):
         self._write_out(chunk)
 
     def rotate(self, nanoseconds: int) -> None:
-        """See `Target.rotate`."""
+        """See `LogTarget.rotate`."""
         self._rotation += 1
         self._size = 0
         try:
@@ -130,12 +130,12 @@ class FileTarget(Target):
             self._open(nanoseconds, append=False)
 
     def close(self) -> None:
-        """See `Target.close`."""
+        """See `LogTarget.close`."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
 
-    def _write_out(self, lines: Sequence[Line]) -> None:
+    def _write_out(self, lines: Sequence[LogLine]) -> None:
         if not lines:
             return
         # There is no stream if the file could not be opened at a rotation.
@@ -146,7 +146,7 @@ class FileTarget(Target):
         self._size += len(data)
         stream.write(data)
 
-    def _open(self, nanoseconds: int, *, append: bool) -> Stream:
+    def _open(self, nanoseconds: int, *, append: bool) -> LogStream:
         self.path = file_name(self._mask, self._format.suffix, self._rotation, nanoseconds)
         os.makedirs(os.path.dirname(self.path) or ".", DIRECTORY_MODE, exist_ok=True)
         if append:

@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
-from server.log.targets.base import Line, Target
+from server.log.targets.base import LogLine, LogTarget
 
-MOST_ENTRIES: Final = 1_000
+MAX_MEMORY_ENTRIES: Final = 1_000
 """Maximum entries kept."""
 
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_MEMORY_BYTES: Final = 4 * 1024 * 1024
 """Maximum bytes of text kept; a single larger entry is kept alone."""
 
 
-class Kept(NamedTuple):
+class MemoryLogEntry(NamedTuple):
     """An entry in memory.
 
     Attributes:
@@ -27,10 +27,10 @@ class Kept(NamedTuple):
     """
 
     number: int
-    line: Line
+    line: LogLine
 
 
-class MemoryTarget(Target):
+class MemoryTarget(LogTarget):
     """Keeps the last entries of the level `info` and above.
 
     The writer's thread appends entries; other threads read them and are notified of new ones.
@@ -41,7 +41,7 @@ class MemoryTarget(Target):
         spec = LogTargetSpec.plain("stdout", "info")
         super().__init__(spec, Problems())
         self._lock = threading.Lock()
-        self._kept: deque[Kept] = deque()
+        self._kept: deque[MemoryLogEntry] = deque()
         self._size = 0
         self._followers: set[Callable[[], None]] = set()
 
@@ -50,22 +50,22 @@ class MemoryTarget(Target):
         """A fixed name, since it is in no configuration."""
         return "memory"
 
-    def write(self, lines: Sequence[Line]) -> None:
-        """See `Target.write`."""
+    def write(self, lines: Sequence[LogLine]) -> None:
+        """See `LogTarget.write`."""
         with self._lock:
             for number, line in enumerate(lines, self.entries_written + 1):
-                self._kept.append(Kept(number, line))
+                self._kept.append(MemoryLogEntry(number, line))
                 self._size += len(line.text)
             self._account(lines)
-            while len(self._kept) > MOST_ENTRIES or (
-                self._size > MOST_BYTES and len(self._kept) > 1
+            while len(self._kept) > MAX_MEMORY_ENTRIES or (
+                self._size > MAX_MEMORY_BYTES and len(self._kept) > 1
             ):
                 self._size -= len(self._kept.popleft().line.text)
             followers = tuple(self._followers)
         for tell in followers:
             tell()
 
-    def since(self, number: int) -> list[Kept]:
+    def since(self, number: int) -> list[MemoryLogEntry]:
         """Return the entries after one, as far as they are kept.
 
         Args:

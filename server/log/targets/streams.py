@@ -24,7 +24,7 @@ _MAGIC: Final = b"\x1f\x8b"
 _READ_SIZE: Final = 1 << 16
 
 
-class Stream(Protocol):
+class LogStream(Protocol):
     """An open file that is written to."""
 
     def write(self, data: bytes) -> None:
@@ -58,13 +58,13 @@ class PlainStream:
         self._pending = memoryview(b"")
 
     def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """See `LogStream.write`."""
         self.retry()
         self._pending = memoryview(data)
         self.retry()
 
     def retry(self) -> None:
-        """See `Stream.retry`."""
+        """See `LogStream.retry`."""
         while self._pending:
             try:
                 written = os.write(self._descriptor, self._pending)
@@ -74,7 +74,7 @@ class PlainStream:
             self._pending = self._pending[written:]
 
     def close(self) -> None:
-        """See `Stream.close`."""
+        """See `LogStream.close`."""
         try:
             self.retry()
         finally:
@@ -99,17 +99,17 @@ class GzipStream:
         self._compressor = zlib.compressobj(wbits=GZIP)
 
     def write(self, data: bytes) -> None:
-        """See `Stream.write`."""
+        """See `LogStream.write`."""
         self._plain.retry()  # before compressing: refused data must leave no trace in the member
         compressed = self._compressor.compress(data)
         self._plain.write(compressed + self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
     def retry(self) -> None:
-        """See `Stream.retry`."""
+        """See `LogStream.retry`."""
         self._plain.retry()
 
     def close(self) -> None:
-        """See `Stream.close`."""
+        """See `LogStream.close`."""
         try:
             self._plain.write(self._compressor.flush(zlib.Z_FINISH))
         finally:

@@ -18,7 +18,7 @@ from typing import Final
 from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from server.log.levels import Level
-from server.log.targets.base import Line, Target
+from server.log.targets.base import LogLine, LogTarget
 
 SOCKET: Final = "/dev/log"
 CONSOLE: Final = "/dev/console"
@@ -58,7 +58,7 @@ _PATIENCE_SECONDS: Final = 1.0
 """Timeout per message for a daemon that does not read."""
 
 
-class SyslogTarget(Target):
+class SyslogTarget(LogTarget):
     """Sends each entry to the system logger.
 
     Args:
@@ -100,8 +100,8 @@ class SyslogTarget(Target):
         """The protocol and the address that its messages are sent to."""
         return f"syslog ({self._address})"
 
-    def write(self, lines: Sequence[Line]) -> None:
-        """See `Target.write`."""
+    def write(self, lines: Sequence[LogLine]) -> None:
+        """See `LogTarget.write`."""
         for line in lines:
             text = line.text.rstrip(b"\n")
             if len(text) > MAX_TEXT:
@@ -120,7 +120,7 @@ class SyslogTarget(Target):
             self._account((line,))
 
     def close(self) -> None:
-        """See `Target.close`."""
+        """See `LogTarget.close`."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -2,7 +2,7 @@
 
 This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in
 the journal; the core identifies messages by their txids and bookmarks, and reads bodies only
-through the `Matching` that it is given. Timestamps are arguments, in microseconds since 1970, as in
+through the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970, as in
 the journal.
 
 Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
@@ -25,13 +25,13 @@ Consumers. Create a `Consumer(name, client, requested)` per subscription, and ca
 `queue.attach(consumer, filter)` for every queue that it matches; then `consumer.limit` is the
 effective backlog for the ack. When a subscription is replaced: `consumer.request(n)`, and `attach`
 again with the new filter (leases stay); `retire` at queues that the new topic does not match.
-`detach` on unsubscribe and disconnect. A filter is any hashable value that `Matching` understands,
-equal for equal filters; filters that differ by user (entitlement) must not be equal. A `Matching`
+`detach` on unsubscribe and disconnect. A filter is any hashable value that `FilterMatcher` understands,
+equal for equal filters; filters that differ by user (entitlement) must not be equal. A `FilterMatcher`
 is created per scan: a `FilterSet` does it.
 
 Delivery. After every possible change, and at `queue.next_moment`, call `queue.deliver(now)`, once
 per scheduling round of the engine rather than once per message. Each delivery that it returns
-batches many messages. While `queue.is_behind`, call again soon, between other work. When `Matching`
+batches many messages. While `queue.is_behind`, call again soon, between other work. When `FilterMatcher`
 raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
 
 Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
@@ -56,70 +56,70 @@ Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our exten
 key, delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
-from server.queues.core.acknowledgement import AckResult, Way
-from server.queues.core.bookmark_index import parse_marks
+from server.queues.core.acknowledgement import AckResult, AckOutcome
+from server.queues.core.bookmark_index import parse_bookmarks
 from server.queues.core.consumers import Consumer
-from server.queues.core.counts import Counters
-from server.queues.core.details import Details
+from server.queues.core.counts import QueueCounters
+from server.queues.core.details import MessageDetails
 from server.queues.core.events import (
     Acked,
     Cancelled,
     Deferred,
-    Departure,
-    Event,
+    RemovalDetails,
+    QueueEvent,
     Expired,
     Leased,
-    Mark,
+    PublisherSequence,
     Released,
     Sent,
     Transferred,
-    Within,
+    DomainQueueEvent,
     decode,
-    decode_within,
+    decode_with_domain,
     encode,
 )
-from server.queues.core.message_state import Watcher
-from server.queues.core.ownership_transfer import Said, Sharing
-from server.queues.core.peer_messages import MOST_ASKED, Answer, Ask, Word, decode_word, encode_word
-from server.queues.core.queue import Delivery, Queue
+from server.queues.core.message_state import AvailabilityWatcher
+from server.queues.core.ownership_transfer import OutboundPeerMessage, OwnershipTransfers
+from server.queues.core.peer_messages import MAX_REQUESTED_MESSAGES, TransferResponse, TransferRequest, QueuePeerMessage, decode_peer_message, encode_peer_message
+from server.queues.core.queue import QueueDelivery, Queue
 from server.queues.core.settings import QueueSettings, settings_of
-from server.queues.core.sources import Matching, UnmatchedError
+from server.queues.core.sources import FilterMatcher, UnmatchedError
 
 __all__ = [
-    "MOST_ASKED",
+    "MAX_REQUESTED_MESSAGES",
     "AckResult",
     "Acked",
-    "Answer",
-    "Ask",
+    "TransferResponse",
+    "TransferRequest",
     "Cancelled",
     "Consumer",
-    "Counters",
+    "QueueCounters",
     "Deferred",
-    "Delivery",
-    "Departure",
-    "Details",
-    "Event",
+    "QueueDelivery",
+    "RemovalDetails",
+    "MessageDetails",
+    "QueueEvent",
     "Expired",
     "Leased",
-    "Mark",
-    "Matching",
+    "PublisherSequence",
+    "FilterMatcher",
     "Queue",
     "QueueSettings",
     "Released",
-    "Said",
+    "OutboundPeerMessage",
     "Sent",
-    "Sharing",
+    "OwnershipTransfers",
     "Transferred",
     "UnmatchedError",
-    "Watcher",
-    "Way",
-    "Within",
-    "Word",
+    "AvailabilityWatcher",
+    "AckOutcome",
+    "DomainQueueEvent",
+    "QueuePeerMessage",
     "decode",
-    "decode_within",
-    "decode_word",
+    "decode_with_domain",
+    "decode_peer_message",
     "encode",
-    "encode_word",
-    "parse_marks",
+    "encode_peer_message",
+    "parse_bookmarks",
     "settings_of",
 ]

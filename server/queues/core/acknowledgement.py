@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Final
 
 from server.queues.core.bulk_ack import acknowledge_leased
-from server.queues.core.consumers import Seat
-from server.queues.core.events import FORCED_EXPIRE, Acked, Cancelled, Deferred, Mark
-from server.queues.core.message_state import Ledger
+from server.queues.core.consumers import ConsumerSlot
+from server.queues.core.events import FORCED_EXPIRE, Acked, Cancelled, Deferred, PublisherSequence
+from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.states import BARRIER, GONE, LEASED, SENT
 
 
-class Way(Enum):
+class AckOutcome(Enum):
     """The outcome that an acknowledgement reports for a message."""
 
     DONE = "done"
@@ -37,8 +37,8 @@ class AckResult:
     """
 
     done: int = 0
-    deferred: list[Mark] = field(default_factory=list)
-    refused: list[tuple[Mark, str]] = field(default_factory=list)
+    deferred: list[PublisherSequence] = field(default_factory=list)
+    refused: list[tuple[PublisherSequence, str]] = field(default_factory=list)
 
 
 HAS_LEFT: Final = "the message has left the queue"
@@ -48,7 +48,7 @@ IS_BARRIER: Final = "the message is a barrier, which needs no acknowledgement"
 NOT_HERE: Final = "the message is not in the queue"
 
 
-class Acknowledging:
+class AckProcessor:
     """Applies acknowledgements to the messages of one queue.
 
     Args:
@@ -56,17 +56,17 @@ class Acknowledging:
         is_to_come: tells whether a message that is not here may still arrive.
     """
 
-    def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
+    def __init__(self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]) -> None:
         self._ledger: Final = ledger
         self._settings: Final = ledger.settings
         self._is_to_come: Final = is_to_come
 
     def acknowledge(
         self,
-        marks: Sequence[Mark],
+        marks: Sequence[PublisherSequence],
         now: int,
         client: Hashable = None,
-        way: Way = Way.DONE,
+        way: AckOutcome = AckOutcome.DONE,
         delay: int | None = None,
     ) -> AckResult:
         """Acknowledge messages by their bookmarks.
@@ -82,7 +82,7 @@ class Acknowledging:
         result = AckResult()
         entries = self._ledger.entries
         places: list[int] = []
-        if not self._settings.keyed and (way is Way.DONE or self._settings.at_most_once):
+        if not self._settings.keyed and (way is AckOutcome.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
             done, marks = acknowledge_leased(self._ledger, marks, holder, now)
             result.done = len(done)
@@ -92,7 +92,7 @@ class Acknowledging:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
                 places.append(place)
-            elif way is Way.DONE and self._is_to_come(mark):
+            elif way is AckOutcome.DONE and self._is_to_come(mark):
                 result.deferred.append(mark)
             else:
                 result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
@@ -109,7 +109,7 @@ class Acknowledging:
         places: Iterable[int],
         now: int,
         client: Hashable = None,
-        way: Way = Way.DONE,
+        way: AckOutcome = AckOutcome.DONE,
         delay: int | None = None,
     ) -> AckResult:
         """Acknowledge messages that were found by key or filter. See `acknowledge`.
@@ -128,23 +128,23 @@ class Acknowledging:
         state = self._ledger.entries.state(place)
         if state in (GONE, SENT):
             return HAS_LEFT
-        return self._refusal(place, state, client, Way.DONE)
+        return self._refusal(place, state, client, AckOutcome.DONE)
 
     def _acknowledge(
         self,
         places: Iterable[int],
         now: int,
         client: Hashable,
-        way: Way,
+        way: AckOutcome,
         delay: int | None,
         result: AckResult,
     ) -> None:
         ledger = self._ledger
         entries = ledger.entries
         if self._settings.at_most_once:
-            way = Way.DONE
-        done: list[Mark] = []
-        kept: list[tuple[Mark, int, int]] = []
+            way = AckOutcome.DONE
+        done: list[PublisherSequence] = []
+        kept: list[tuple[PublisherSequence, int, int]] = []
         for place in dict.fromkeys(places):
             state, mark = entries.state(place), entries.mark(place)
             if state == GONE:  # it expired when the one before it left
@@ -154,9 +154,9 @@ class Acknowledging:
                 result.refused.append((mark, reason))
                 continue
             result.done += 1
-            if way is Way.EXPIRE:
+            if way is AckOutcome.EXPIRE:
                 self._expire(place)
-            elif way is Way.CANCEL:
+            elif way is AckOutcome.CANCEL:
                 cancels, until, is_kept = self._cancel(place, now, delay)
                 if is_kept:
                     kept.append((mark, cancels, until))
@@ -171,7 +171,7 @@ class Acknowledging:
             marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
             ledger.events.append(Cancelled(now, marks, counts, moments))
 
-    def _refusal(self, place: int, state: int, client: Hashable, way: Way) -> str | None:
+    def _refusal(self, place: int, state: int, client: Hashable, way: AckOutcome) -> str | None:
         """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
             return IS_BARRIER
@@ -179,7 +179,7 @@ class Acknowledging:
             lease = self._ledger.leases.by_place[place]
             if lease.seat.consumer.client != client:
                 return LEASED_ELSEWHERE
-        if way is Way.CANCEL and state != LEASED:
+        if way is AckOutcome.CANCEL and state != LEASED:
             return NOT_LEASED
         return None
 
@@ -213,7 +213,7 @@ class Acknowledging:
         return cancels, until, ledger.give_back(place, lease, now, until)
 
     def extend(
-        self, marks: Iterable[Mark], until: int, now: int, client: Hashable = None
+        self, marks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
     ) -> AckResult:
         """Change the end of leases.
 
@@ -225,7 +225,7 @@ class Acknowledging:
         """
         result = AckResult()
         ledger = self._ledger
-        extended: dict[Seat, list[int]] = {}
+        extended: dict[ConsumerSlot, list[int]] = {}
         for mark in marks:
             place = ledger.entries.find(mark)
             lease = None if place is None else ledger.leases.by_place.get(place)

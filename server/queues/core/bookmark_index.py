@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
 
-from server.queues.core.events import Mark
+from server.queues.core.events import PublisherSequence
 
 NOWHERE: Final = -1
 """The place of no message."""
@@ -33,7 +33,7 @@ _LIST: Final = re.compile(r"\d{1,20}\|\d{1,19}\|(?:,\d{1,20}\|\d{1,19}\|)*", re.
 _LARGEST: Final = 2**64 - 1
 
 
-class Publisher:
+class PublisherIndex:
     """The entries of one publisher.
 
     Attributes:
@@ -154,7 +154,7 @@ def _rises(sequences: Sequence[int]) -> bool:
     return all(map(int.__lt__, sequences, sequences[1:]))
 
 
-def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
+def parse_bookmarks(text: str) -> tuple[list[PublisherSequence], list[str]]:
     """Parse a list of bookmarks, `client|sequence|`, separated by commas.
 
     Returns:
@@ -176,8 +176,8 @@ def parse_marks(text: str) -> tuple[list[Mark], list[str]]:
     return _parse_singly(text)
 
 
-def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
-    marks: list[Mark] = []
+def _parse_singly(text: str) -> tuple[list[PublisherSequence], list[str]]:
+    marks: list[PublisherSequence] = []
     malformed: list[str] = []
     for part in text.split(","):
         match = _MARK.fullmatch(part)
@@ -191,7 +191,7 @@ def _parse_singly(text: str) -> tuple[list[Mark], list[str]]:
     return marks, malformed
 
 
-def repeated(marks: Sequence[Mark]) -> list[Mark]:
+def duplicate_bookmarks(marks: Sequence[PublisherSequence]) -> list[PublisherSequence]:
     """Return the duplicates: each occurrence of a bookmark after its first."""
     left = Counter(marks)
     left.subtract(set(marks))

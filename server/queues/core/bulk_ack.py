@@ -13,11 +13,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from server.queues.core.bookmark_index import Publisher, repeated
-from server.queues.core.consumers import Seat
-from server.queues.core.events import Mark
+from server.queues.core.bookmark_index import PublisherIndex, duplicate_bookmarks
+from server.queues.core.consumers import ConsumerSlot
+from server.queues.core.events import PublisherSequence
 from server.queues.core.leases import Lease
-from server.queues.core.message_state import Ledger
+from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.states import LEASED, SENT
 
 _CLIENT: Final = itemgetter(0)
@@ -26,8 +26,8 @@ _SEQUENCE: Final = itemgetter(1)
 
 
 def acknowledge_leased(
-    ledger: Ledger, marks: Sequence[Mark], holder: Hashable, now: int
-) -> tuple[list[Mark], list[Mark]]:
+    ledger: MessageLifecycle, marks: Sequence[PublisherSequence], holder: Hashable, now: int
+) -> tuple[list[PublisherSequence], list[PublisherSequence]]:
     """Acknowledge messages that consumers hold and that need no other processing.
 
     Args:
@@ -39,8 +39,8 @@ def acknowledge_leased(
     Returns:
         The bookmarks of messages that have left the queue, and those that need the slow path.
     """
-    done: list[Mark] = []
-    others: list[Mark] = []
+    done: list[PublisherSequence] = []
+    others: list[PublisherSequence] = []
     for alike in _by_publisher(marks):
         publisher = ledger.entries.publisher(alike[0][0])
         if publisher is None:
@@ -51,18 +51,18 @@ def acknowledge_leased(
 
 
 def _of_one_publisher(
-    ledger: Ledger,
-    publisher: Publisher,
-    marks: Sequence[Mark],
+    ledger: MessageLifecycle,
+    publisher: PublisherIndex,
+    marks: Sequence[PublisherSequence],
     holder: Hashable,
     now: int,
-    done: list[Mark],
-) -> list[Mark]:
+    done: list[PublisherSequence],
+) -> list[PublisherSequence]:
     """Acknowledge messages of one publisher; append to `done`, return the other bookmarks."""
-    others: list[Mark] = []
+    others: list[PublisherSequence] = []
     sequences = list(map(_SEQUENCE, marks))
     if len(set(sequences)) < len(sequences):
-        others += repeated(marks)
+        others += duplicate_bookmarks(marks)
         marks = list(dict.fromkeys(marks))
         sequences = list(map(_SEQUENCE, marks))
     places = publisher.find_all(sequences)
@@ -80,7 +80,7 @@ def _of_one_publisher(
 
 
 def _finish(
-    ledger: Ledger, seat: Seat, publisher: Publisher, places: Sequence[int], now: int
+    ledger: MessageLifecycle, seat: ConsumerSlot, publisher: PublisherIndex, places: Sequence[int], now: int
 ) -> None:
     """Remove messages of one publisher that one consumer has."""
     count = len(places)
@@ -94,7 +94,7 @@ def _finish(
     ledger.forget_attempts(places)
 
 
-def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+def _by_publisher(marks: Sequence[PublisherSequence]) -> Iterator[Sequence[PublisherSequence]]:
     """Yield runs of bookmarks that have the same publisher."""
     clients = list(map(_CLIENT, marks))
     if marks and clients.count(clients[0]) == len(clients):  # nearly always
@@ -104,7 +104,7 @@ def _by_publisher(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
         yield list(alike)
 
 
-def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[Seat | None, int]]:
+def _seats(leases: Sequence[Lease | None]) -> Iterator[tuple[ConsumerSlot | None, int]]:
     """Yield runs of leases that have the same seat: the seat, and the length of the run."""
     one = leases[0]
     if one is not None and leases.count(one) == len(leases):  # nearly always

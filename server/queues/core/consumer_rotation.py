@@ -19,31 +19,31 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal
 
-from server.queues.core.consumers import Entry, Seat
+from server.queues.core.consumers import RotationEntry, ConsumerSlot
 
 _SOME: Final = 64
 
 
-def _fast(_seat: Seat) -> float:
+def _fast(_seat: ConsumerSlot) -> float:
     return 0
 
 
-def _round_robin(seat: Seat) -> float:
+def _round_robin(seat: ConsumerSlot) -> float:
     return seat.served
 
 
-def _proportional(seat: Seat) -> float:
+def _proportional(seat: ConsumerSlot) -> float:
     return seat.consumer.outstanding / seat.consumer.limit
 
 
-MODELS: Final[dict[Literal["fast", "round-robin", "proportional"], Callable[[Seat], float]]] = {
+MODELS: Final[dict[Literal["fast", "round-robin", "proportional"], Callable[[ConsumerSlot], float]]] = {
     "fast": _fast,
     "round-robin": _round_robin,
     "proportional": _proportional,
 }
 
 
-class Rota:
+class ConsumerRotation:
     """The consumers of one source, in the order of a fairness model.
 
     Args:
@@ -52,12 +52,12 @@ class Rota:
 
     __slots__ = ("_fresh", "_heap", "_key")
 
-    def __init__(self, key: Callable[[Seat], float]) -> None:
+    def __init__(self, key: Callable[[ConsumerSlot], float]) -> None:
         self._key = key
-        self._heap: list[Entry] = []
+        self._heap: list[RotationEntry] = []
         self._fresh = 0  # entries after the last removal of stale ones
 
-    def look_again(self, seat: Seat) -> None:
+    def look_again(self, seat: ConsumerSlot) -> None:
         """Update the entry of a consumer after a change of its key or room."""
         consumer = seat.consumer
         if consumer.outstanding >= consumer.allowance:
@@ -73,7 +73,7 @@ class Rota:
             heapify(self._heap)
             self._fresh = len(self._heap)
 
-    def best(self) -> Entry | None:
+    def best(self) -> RotationEntry | None:
         """Return the entry of the next consumer; None if no consumer has room."""
         heap = self._heap
         while heap:
@@ -83,7 +83,7 @@ class Rota:
             heappop(heap)
         return None
 
-    def share_out(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+    def share_out(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign adjacent messages to consumers, as far as these have room.
 
         Consumers' backlogs are charged message by message.
@@ -99,9 +99,9 @@ class Rota:
             return self._fill(places, turn)
         return self._deal(places, turn)
 
-    def _fill(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+    def _fill(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Fill one consumer after the other, as far as each has room."""
-        shares: list[tuple[Seat, Sequence[int]]] = []
+        shares: list[tuple[ConsumerSlot, Sequence[int]]] = []
         while places and (best := self.best()) is not None:
             seat = best[2]
             part = places[: seat.room]
@@ -113,9 +113,9 @@ class Rota:
             self.look_again(seat)
         return shares
 
-    def _deal(self, places: range, turn: int) -> list[tuple[Seat, Sequence[int]]]:
+    def _deal(self, places: range, turn: int) -> list[tuple[ConsumerSlot, Sequence[int]]]:
         """Assign message by message."""
-        shares: dict[Seat, list[int]] = {}
+        shares: dict[ConsumerSlot, list[int]] = {}
         heap = self._heap
         is_proportional = self._key is _proportional
         for place in places:

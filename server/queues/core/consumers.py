@@ -50,7 +50,7 @@ class Consumer:
         self.is_held_back = False
         self.outstanding = 0
         self.subscription: object = None
-        self.seats: list[Seat] = []
+        self.seats: list[ConsumerSlot] = []
 
     def request(self, backlog: int) -> None:
         """Set the requested backlog; messages that it holds stay leased."""
@@ -75,11 +75,11 @@ class Consumer:
             seat.look_again(seat)
 
 
-Entry: TypeAlias = "tuple[float, int, Seat]"
+RotationEntry: TypeAlias = "tuple[float, int, ConsumerSlot]"
 """A seat's key in the fairness model, its order, and the seat. Orders of seats are unique."""
 
 
-class Seat:
+class ConsumerSlot:
     """The state of a consumer in one queue.
 
     Attributes:
@@ -87,7 +87,7 @@ class Seat:
         allowed: the queue's MaxPerSubscriptionBacklog.
         look_again: callback that tells the queue that the consumer's room may have changed.
         order: its serial number, in order of creation.
-        entry: its current entry in the heap of consumers with room (`Rota`); None without room.
+        entry: its current entry in the heap of consumers with room (`ConsumerRotation`); None without room.
         content_filter: the filter of the messages that it wants, None for all messages.
         is_supplied: whether it gets messages; if not, it only holds some.
         held: the places of messages that it has not acknowledged.
@@ -112,13 +112,13 @@ class Seat:
     )
 
     def __init__(
-        self, consumer: Consumer, allowed: int, order: int, look_again: Callable[[Seat], None]
+        self, consumer: Consumer, allowed: int, order: int, look_again: Callable[[ConsumerSlot], None]
     ) -> None:
         self.consumer = consumer
         self.allowed = allowed
         self.order = order
         self.look_again = look_again
-        self.entry: Entry | None = None
+        self.entry: RotationEntry | None = None
         self.content_filter: Hashable | None = None
         self.is_supplied = False
         self.held: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class Attempts:
+class DeliveryAttempts:
     """The unsuccessful deliveries of one message.
 
     Attributes:
@@ -25,7 +25,7 @@ class Attempts:
 
 
 @dataclass(slots=True)
-class Counters:
+class QueueCounters:
     """Totals since the start of the instance, its recovery included.
 
     Attributes:

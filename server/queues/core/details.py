@@ -8,7 +8,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
+class MessageDetails:
     """Attributes of messages that enter a queue, beside their bookmarks; one value per message.
 
     Attributes:
@@ -33,11 +33,11 @@ class Details:
         owners = self.owners
         if not owners or owners.count(owners[0]) < len(owners):
             return ""
-        return owners[0] if self == Details(owners=owners) else ""
+        return owners[0] if self == MessageDetails(owners=owners) else ""
 
-    def part(self, start: int, stop: int) -> Details:
+    def part(self, start: int, stop: int) -> MessageDetails:
         """Return the attributes of a slice of the messages."""
-        return Details(
+        return MessageDetails(
             **{
                 name: None if values is None else values[start:stop]
                 for name in self.__slots__
@@ -46,4 +46,4 @@ class Details:
         )
 
 
-NO_DETAILS: Final = Details()
+NO_MESSAGE_DETAILS: Final = MessageDetails()

@@ -21,19 +21,19 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from server.queues.core.consumer_rotation import MODELS, Rota
-from server.queues.core.consumers import Consumer, Entry, Seat
-from server.queues.core.message_state import Ledger
+from server.queues.core.consumer_rotation import MODELS, ConsumerRotation
+from server.queues.core.consumers import Consumer, RotationEntry, ConsumerSlot
+from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.order import LAST, PLACE, START
 from server.queues.core.settings import QueueSettings
-from server.queues.core.sources import Matching, Scan, Source, UnmatchedError
+from server.queues.core.sources import FilterMatcher, FilterScan, FilterSource, UnmatchedError
 from server.queues.core.states import AVAILABLE, LEASED, SENT
 
 _CHUNK: Final = 64
 """Messages matched together: a step usually wants several, and few should be matched in vain."""
 
 
-class Share(NamedTuple):
+class DispatchBatch(NamedTuple):
     """Messages for one consumer.
 
     Attributes:
@@ -42,7 +42,7 @@ class Share(NamedTuple):
         txids: their txids.
     """
 
-    seat: Seat
+    seat: ConsumerSlot
     places: Sequence[int]
     txids: Sequence[int]
 
@@ -52,7 +52,7 @@ class Dispatch:
 
     Args:
         settings: the configuration of the queue.
-        matching: creates a `Matching`.
+        matching: creates a `FilterMatcher`.
 
     Attributes:
         ledger: the messages; set before any other use.
@@ -63,51 +63,51 @@ class Dispatch:
         is_to_look_again: whether `serve` has left consumers with room and no known message.
     """
 
-    ledger: Ledger
+    ledger: MessageLifecycle
 
     def __init__(
         self,
         settings: QueueSettings,
-        matching: Callable[[], Matching],
+        matching: Callable[[], FilterMatcher],
         on_room: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._matching = matching
         self._on_room = on_room
-        self.seats: dict[Consumer, Seat] = {}
-        self.scans: list[Scan] = []
+        self.seats: dict[Consumer, ConsumerSlot] = {}
+        self.scans: list[FilterScan] = []
         self.is_behind = False
         self.is_stalled = False
         self.is_to_look_again = False
-        self._sources: dict[Hashable | None, Source] = {}
-        self._source_of: dict[Seat, Source] = {}
-        self._heads: list[tuple[int, int, Source]] = []
+        self._sources: dict[Hashable | None, FilterSource] = {}
+        self._source_of: dict[ConsumerSlot, FilterSource] = {}
+        self._heads: list[tuple[int, int, FilterSource]] = []
         self._seats_taken = 0
         self._sources_made = 0
         self._turn = 0
 
     # consumers
 
-    def seat(self, consumer: Consumer) -> Seat:
+    def seat(self, consumer: Consumer) -> ConsumerSlot:
         """Return the seat of a consumer, a new one if it has none."""
         seat = self.seats.get(consumer)
         if seat is None:
             self._seats_taken += 1
             allowed = self._settings.max_per_subscription_backlog
-            seat = Seat(consumer, allowed, self._seats_taken, self._look_again)
+            seat = ConsumerSlot(consumer, allowed, self._seats_taken, self._look_again)
             seat.served = self._turn
             self.seats[consumer] = seat
             consumer.seats.append(seat)
         return seat
 
-    def supply(self, seat: Seat, content_filter: Hashable | None) -> None:
+    def supply(self, seat: ConsumerSlot, content_filter: Hashable | None) -> None:
         """Give a consumer only the messages that match a filter; all messages for None."""
         self.cut_off(seat)
         source = self._sources.get(content_filter)
         if source is None:
             self._sources_made += 1
-            rota = Rota(MODELS[self._settings.fairness])
-            source = Source(content_filter, rota, self._sources_made)
+            rota = ConsumerRotation(MODELS[self._settings.fairness])
+            source = FilterSource(content_filter, rota, self._sources_made)
             self._sources[content_filter] = source
             self._new_scan(content_filter is not None).add(source)
         source.seats += 1
@@ -116,7 +116,7 @@ class Dispatch:
         seat.is_supplied = True
         seat.consumer.limits_changed()
 
-    def cut_off(self, seat: Seat) -> None:
+    def cut_off(self, seat: ConsumerSlot) -> None:
         """Stop giving messages to a consumer."""
         source = self._source_of.pop(seat, None)
         if source is None:
@@ -131,32 +131,32 @@ class Dispatch:
             if not scan.sources:
                 self.scans.remove(scan)
 
-    def dismiss(self, seat: Seat) -> None:
+    def dismiss(self, seat: ConsumerSlot) -> None:
         """Remove a consumer that holds no messages."""
         self.cut_off(seat)
         del self.seats[seat.consumer]
         seat.consumer.seats.remove(seat)
         seat.consumer.limits_changed()
 
-    def has_passed(self, seat: Seat, rank: int) -> bool:
+    def has_passed(self, seat: ConsumerSlot, rank: int) -> bool:
         """Return whether it is known if a message matches the filter of a consumer."""
         source = self._source_of.get(seat)
         return source is None or rank <= source.scan.position
 
-    def new_matching(self) -> Matching:
-        """Return a `Matching` that is separate from those of the scans."""
+    def new_matching(self) -> FilterMatcher:
+        """Return a `FilterMatcher` that is separate from those of the scans."""
         return self._matching()
 
-    def _new_scan(self, has_filter: bool) -> Scan:
+    def _new_scan(self, has_filter: bool) -> FilterScan:
         """Return a scan at the start position, for a source with or without a filter."""
         for scan in self.scans:
             if has_filter and scan.matching is not None and scan.position == START:
                 return scan
-        scan = Scan(self._matching() if has_filter else None)
+        scan = FilterScan(self._matching() if has_filter else None)
         self.scans.append(scan)
         return scan
 
-    def _look_again(self, seat: Seat) -> None:
+    def _look_again(self, seat: ConsumerSlot) -> None:
         """Update a consumer after a possible change of its room or fairness key."""
         source = self._source_of.get(seat)
         if source is not None:
@@ -167,7 +167,7 @@ class Dispatch:
         elif not seat.held and seat.consumer in self.seats:
             self.dismiss(seat)  # it was retired, and holds nothing any more
 
-    def _may_serve(self, source: Source) -> None:
+    def _may_serve(self, source: FilterSource) -> None:
         """Enter a source into the heap, or mark it as hungry if it has no message."""
         if source.found:
             heappush(self._heads, (source.found[0], source.order, source))
@@ -188,7 +188,7 @@ class Dispatch:
                 for source in scan.sources.values():
                     self._found(source, rank)
 
-    def _found(self, source: Source, rank: int) -> None:
+    def _found(self, source: FilterSource, rank: int) -> None:
         heappush(source.found, rank)
         if source.found[0] == rank:
             heappush(self._heads, (rank, source.order, source))
@@ -271,11 +271,11 @@ class Dispatch:
             if seat.is_supplied and seat.content_filter in matched
         ]
 
-    def _can_go_on(self, scan: Scan) -> bool:
+    def _can_go_on(self, scan: FilterScan) -> bool:
         """Return whether there are messages to match that consumers may wait for."""
         return scan.has_again or (scan.position < self.last and scan.is_hungry(self._is_available))
 
-    def _go_on(self, scan: Scan, limit: int) -> int:
+    def _go_on(self, scan: FilterScan, limit: int) -> int:
         """Advance a scan if consumers may wait for it; return how many messages it has matched."""
         ranks = scan.take_again(limit, self._is_available)
         if not ranks and self._can_go_on(scan):
@@ -292,7 +292,7 @@ class Dispatch:
             return 0
         return len(ranks)
 
-    def _next_ahead(self, scan: Scan) -> Scan | None:
+    def _next_ahead(self, scan: FilterScan) -> FilterScan | None:
         """Return the next scan with filters ahead of this one."""
         ahead = [
             other
@@ -303,7 +303,7 @@ class Dispatch:
             return None
         return min(ahead, key=lambda other: other.position)
 
-    def _match(self, scan: Scan, ranks: list[int]) -> bool:
+    def _match(self, scan: FilterScan, ranks: list[int]) -> bool:
         """Match messages, and pass them to the sources; return False if that is impossible now."""
         if scan.matching is None:
             for source in scan.sources.values():
@@ -329,7 +329,7 @@ class Dispatch:
 
     # delivery
 
-    def serve(self, capacity: int) -> list[Share]:
+    def serve(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages to consumers.
 
         Args:
@@ -351,13 +351,13 @@ class Dispatch:
         """True if messages that no scan has passed go to the next consumer without matching."""
         return not self._settings.prioritized and len(self.scans) == 1 and None in self._sources
 
-    def _serve_runs(self, capacity: int) -> list[Share]:
+    def _serve_runs(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that the scan has not passed, in runs."""
         source = self._sources[None]
         scan, rota = source.scan, source.rota
         entries, last = self.ledger.entries, self.last
         state = SENT if self._settings.at_most_once else LEASED
-        shares: list[Share] = []
+        shares: list[DispatchBatch] = []
         while capacity > 0 and scan.position < last and rota.best() is not None:
             run = entries.available_run(scan.position + 1, last)[:capacity]
             if not run:
@@ -366,16 +366,16 @@ class Dispatch:
             given = 0
             for seat, places in rota.share_out(run, self._turn):
                 given += len(places)
-                shares.append(Share(seat, places, entries.txids(places)))
+                shares.append(DispatchBatch(seat, places, entries.txids(places)))
             entries.set_states(run[:given], AVAILABLE, state)
             scan.position = run[given - 1]
             capacity -= given
             self._turn += given
         return shares
 
-    def _serve_found(self, capacity: int) -> list[Share]:
+    def _serve_found(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that scans have found, in order."""
-        served: dict[Seat, list[int]] = {}
+        served: dict[ConsumerSlot, list[int]] = {}
         ledger, heads = self.ledger, self._heads
         state = SENT if self._settings.at_most_once else LEASED
         while heads and capacity > 0:
@@ -398,7 +398,7 @@ class Dispatch:
                 heappop(rival.found)
                 self._may_serve(rival)
         txids = ledger.entries.txids
-        return [Share(seat, places, txids(places)) for seat, places in served.items()]
+        return [DispatchBatch(seat, places, txids(places)) for seat, places in served.items()]
 
     def _has_passed_over(self, rank: int) -> bool:
         """Return whether consumers without a filter have room, and their scan is not at `rank` yet.
@@ -412,9 +412,9 @@ class Dispatch:
         self.is_to_look_again = True
         return True
 
-    def _rivals(self, rank: int) -> list[tuple[Entry, Source]]:
+    def _rivals(self, rank: int) -> list[tuple[RotationEntry, FilterSource]]:
         """Pop all sources with this first rank from the heap, with their next consumers."""
-        rivals: dict[Source, Entry] = {}
+        rivals: dict[FilterSource, RotationEntry] = {}
         heads = self._heads
         while heads and heads[0][0] == rank:
             source = heappop(heads)[2]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-from server.queues.core.events import Mark
+from server.queues.core.events import PublisherSequence
 
 
-class DeferredAcks:
+class EarlyAcks:
     """Bookmarks of messages that are done as soon as they arrive.
 
     Args:
@@ -24,15 +24,15 @@ class DeferredAcks:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.changes = 0
-        self._acks = OrderedDict[Mark, int]()  # arrival times, oldest first
+        self._acks = OrderedDict[PublisherSequence, int]()  # arrival times, oldest first
 
     def __len__(self) -> int:
         return len(self._acks)
 
-    def __iter__(self) -> Iterator[tuple[Mark, int]]:
+    def __iter__(self) -> Iterator[tuple[PublisherSequence, int]]:
         return iter(self._acks.items())
 
-    def add(self, marks: Iterable[Mark], now: int) -> None:
+    def add(self, marks: Iterable[PublisherSequence], now: int) -> None:
         """Retain acknowledgements."""
         self.changes += 1
         for mark in marks:
@@ -41,7 +41,7 @@ class DeferredAcks:
         while len(self._acks) > self._limit:
             self._acks.popitem(last=False)
 
-    def take(self, mark: Mark, since: int) -> bool:
+    def take(self, mark: PublisherSequence, since: int) -> bool:
         """Remove the acknowledgement of a message that has arrived; return whether it counts.
 
         Args:
@@ -54,7 +54,7 @@ class DeferredAcks:
         self.changes += 1
         return came > since
 
-    def drop(self, marks: Iterable[Mark]) -> None:
+    def drop(self, marks: Iterable[PublisherSequence]) -> None:
         """Drop the acknowledgements of some messages."""
         self.changes += 1
         for mark in marks:

@@ -14,7 +14,7 @@ again, unleased.
     Released     done: a barrier that has been released
     Transferred  another instance owns the message from now on
 
-Instances that share a queue also receive each other's events: `Within` names the queue of an event,
+Instances that share a queue also receive each other's events: `DomainQueueEvent` names the queue of an event,
 where several queues may have the same name.
 
 `encode` makes the body of a journal entry from an event, `decode` reads it back.
@@ -26,7 +26,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-Mark: TypeAlias = tuple[int, int]
+PublisherSequence: TypeAlias = tuple[int, int]
 """A bookmark as numbers: the publisher's client hash, and the sequence number."""
 
 TIME_LIMIT = "time_limit"
@@ -44,7 +44,7 @@ class _Event(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     at: int
-    marks: list[Mark]
+    marks: list[PublisherSequence]
 
 
 class Acked(_Event, tag=1, frozen=True, gc=False, array_like=True):
@@ -55,7 +55,7 @@ class Deferred(_Event, tag=2, frozen=True, gc=False, array_like=True):
     """Messages were acknowledged that the queue does not have yet."""
 
 
-class Departure(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class RemovalDetails(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The end of one expired message: the data of a dead letter.
 
     Attributes:
@@ -82,7 +82,7 @@ class Expired(_Event, tag=3, frozen=True, gc=False, array_like=True):
         has_letters: whether a dead letter is published for each of them, after this.
     """
 
-    departures: list[Departure]
+    departures: list[RemovalDetails]
     has_letters: bool = False
 
 
@@ -128,10 +128,10 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
     turns: list[int]
 
 
-Event: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
+QueueEvent: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
 
 
-def shifted(event: Event, microseconds: int) -> Event:
+def shifted(event: QueueEvent, microseconds: int) -> QueueEvent:
     """Return an event with its timestamps shifted, to convert them to another clock."""
     if not microseconds:
         return event
@@ -147,7 +147,7 @@ def with_delays_from(event: Cancelled, now: int) -> Cancelled:
     return cast("Cancelled", shifted(event, min(now - event.at, 0)))
 
 
-class Within(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):
+class DomainQueueEvent(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):
     """An event with the queue that it belongs to, among several queues of one name.
 
     Attributes:
@@ -156,37 +156,37 @@ class Within(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=True):
     """
 
     domain: str
-    event: Event
+    event: QueueEvent
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Event | Within] = msgspec.msgpack.Decoder(Event | Within)
+_DECODER: msgspec.msgpack.Decoder[QueueEvent | DomainQueueEvent] = msgspec.msgpack.Decoder(QueueEvent | DomainQueueEvent)
 
 
-def encode(event: Event, domain: str = "") -> bytes:
+def encode(event: QueueEvent, domain: str = "") -> bytes:
     """Encode an event as the body of a journal entry.
 
     Args:
         event: the event.
-        domain: see `Within`.
+        domain: see `DomainQueueEvent`.
     """
-    return _ENCODER.encode(Within(domain, event) if domain else event)
+    return _ENCODER.encode(DomainQueueEvent(domain, event) if domain else event)
 
 
-def decode(body: bytes) -> Event:
+def decode(body: bytes) -> QueueEvent:
     """Decode an event from the body of a journal entry.
 
     Raises:
         msgspec.MsgspecError: the body is not an event.
     """
-    return decode_within(body).event
+    return decode_with_domain(body).event
 
 
-def decode_within(body: bytes) -> Within:
+def decode_with_domain(body: bytes) -> DomainQueueEvent:
     """Decode an event and its queue from the body of a journal entry.
 
     Raises:
         msgspec.MsgspecError: the body is not an event.
     """
     found = _DECODER.decode(body)
-    return found if isinstance(found, Within) else Within("", found)
+    return found if isinstance(found, DomainQueueEvent) else DomainQueueEvent("", found)

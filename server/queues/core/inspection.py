@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from server.queues.core.consumers import Consumer, Seat
-from server.queues.core.events import Mark
+from server.queues.core.consumers import Consumer, ConsumerSlot
+from server.queues.core.events import PublisherSequence
 from server.queues.core.message_state import VISIBLE
 from server.queues.core.queue import Queue
 from server.queues.core.states import (
@@ -64,7 +64,7 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     return txids
 
 
-def leases_of(queue: Queue, mark: Mark) -> tuple[int, int]:
+def leases_of(queue: Queue, mark: PublisherSequence) -> tuple[int, int]:
     """Return the number of unsuccessful leases of a message, and when the last one began.
 
     The time is in microseconds since 1970. Both are 0 if there was none.
@@ -74,7 +74,7 @@ def leases_of(queue: Queue, mark: Mark) -> tuple[int, int]:
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
-def is_available(queue: Queue, mark: Mark) -> bool:
+def is_available(queue: Queue, mark: PublisherSequence) -> bool:
     """Return whether a query of the queue sees a message."""
     entries = queue.ledger.entries
     place = entries.find(mark)
@@ -110,7 +110,7 @@ class MessageStatus:
     """
 
     txid: int
-    mark: Mark
+    mark: PublisherSequence
     state: str
     time: int
     expires: int | None
@@ -218,7 +218,7 @@ def status(queue: Queue, now: int) -> QueueStatus:
     )
 
 
-def _consumer(seat: Seat) -> ConsumerStatus:
+def _consumer(seat: ConsumerSlot) -> ConsumerStatus:
     consumer = seat.consumer
     return ConsumerStatus(
         consumer.name,
@@ -335,7 +335,7 @@ def _of_available(queue: Queue, place: int) -> list[Obstacle]:
     return [] if None in found else [each for each in found if each is not None]
 
 
-def _of_consumer(queue: Queue, place: int, seat: Seat, is_wanted: bool) -> Obstacle | None:
+def _of_consumer(queue: Queue, place: int, seat: ConsumerSlot, is_wanted: bool) -> Obstacle | None:
     """Return why a consumer does not get a message, None if it does."""
     consumer = seat.consumer
     name = consumer.name

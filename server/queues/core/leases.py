@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from server.queues.core.consumers import Seat
+from server.queues.core.consumers import ConsumerSlot
 from server.util.histogram import Histogram
 
 _SOME: Final = 256
@@ -30,7 +30,7 @@ class Lease:
 
     __slots__ = ("open", "places", "seat", "since", "until")
 
-    def __init__(self, seat: Seat, since: int, until: int | None, places: Sequence[int]) -> None:
+    def __init__(self, seat: ConsumerSlot, since: int, until: int | None, places: Sequence[int]) -> None:
         self.seat = seat
         self.since = since
         self.until = until
@@ -63,7 +63,7 @@ class Leases:
             self._count += 1
             heappush(self._heap, (lease.until, self._count, lease))
 
-    def renew(self, seat: Seat, now: int, until: int, places: Sequence[int]) -> None:
+    def renew(self, seat: ConsumerSlot, now: int, until: int, places: Sequence[int]) -> None:
         """Change the end of leases of one consumer; the new lease keeps their earliest start."""
         since = now
         for place in places:

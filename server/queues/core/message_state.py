@@ -15,24 +15,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from server.queues.core.consumers import Consumer
-from server.queues.core.counts import Attempts, Counters
-from server.queues.core.details import NO_DETAILS, Details
-from server.queues.core.early_acks import DeferredAcks
+from server.queues.core.counts import DeliveryAttempts, QueueCounters
+from server.queues.core.details import NO_MESSAGE_DETAILS, MessageDetails
+from server.queues.core.early_acks import EarlyAcks
 from server.queues.core.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
     TIME_LIMIT,
-    Departure,
-    Event,
+    RemovalDetails,
+    QueueEvent,
     Expired,
-    Mark,
+    PublisherSequence,
 )
 from server.queues.core.key_order import KeyChains
 from server.queues.core.leases import Lease, Leases
-from server.queues.core.message_table import Entries, Room
-from server.queues.core.order import LogOrder, Order, PriorityOrder, stored_priority
-from server.queues.core.ownership import Title, Titles
-from server.queues.core.settings import DEFERRED_ACKS, QueueSettings
+from server.queues.core.message_table import MessageTable, ColumnStorage
+from server.queues.core.order import LogOrder, DeliveryOrder, PriorityOrder, stored_priority
+from server.queues.core.ownership import OwnershipClaim, OwnershipTable
+from server.queues.core.settings import MAX_EARLY_ACKS, QueueSettings
 from server.queues.core.states import (
     AVAILABLE,
     BARRIER,
@@ -42,10 +42,10 @@ from server.queues.core.states import (
     GONE,
     SENT,
 )
-from server.queues.core.timer_buckets import Moments
+from server.queues.core.timer_buckets import TimerBuckets
 
 
-class Watcher(Protocol):
+class AvailabilityWatcher(Protocol):
     """Follows the available messages of a queue, for views and aggregates over it."""
 
     def came(self, places: Sequence[int]) -> None:
@@ -65,13 +65,13 @@ VISIBLE: Final = frozenset((AVAILABLE, BEHIND, BARRIER))
 """States in which a query of the queue sees a message: unleased, and not owned elsewhere."""
 
 
-class Ledger:
+class MessageLifecycle:
     """The messages of one queue.
 
     Args:
         settings: the configuration of the queue.
         on_offer: called with a place that is available, and that scans may have passed.
-        room: see `Entries`.
+        room: see `MessageTable`.
         instance: the name of this instance.
 
     Attributes:
@@ -99,35 +99,35 @@ class Ledger:
         self,
         settings: QueueSettings,
         on_offer: Callable[[int], None],
-        room: Room | None = None,
+        room: ColumnStorage | None = None,
         instance: str = "",
     ) -> None:
         self.settings = settings
-        self.entries = Entries(room)
+        self.entries = MessageTable(room)
         self.order = self._order_of(AVAILABLE)
         self.foreign = self._order_of(FOREIGN)
-        self.titles = Titles()
+        self.titles = OwnershipTable()
         self.passed: set[int] = set()
         self._instance = instance
         self.leases = Leases()
-        self.events: list[Event] = []
-        self.counters = Counters()
+        self.events: list[QueueEvent] = []
+        self.counters = QueueCounters()
         self.barriers: deque[int] = deque()
-        self.deferred = DeferredAcks(DEFERRED_ACKS)
-        self.taken: dict[Mark, int] = {}
+        self.deferred = EarlyAcks(MAX_EARLY_ACKS)
+        self.taken: dict[PublisherSequence, int] = {}
         self.freed: set[Consumer] = set()
         self.inactive = 0
         self.resume_txid = 0
-        self.watcher: Watcher | None = None
+        self.watcher: AvailabilityWatcher | None = None
         self._on_offer = on_offer
-        self._attempts: dict[int, Attempts] = {}
+        self._attempts: dict[int, DeliveryAttempts] = {}
         self._chains = KeyChains()
         self._delayed: dict[int, int] = {}  # place -> when it is offered again
-        self._retries = Moments(lambda place: self._delayed.get(place, 0))
-        self._expirations = Moments(self._expires)
-        self._departures: list[tuple[Mark, Departure]] = []
+        self._retries = TimerBuckets(lambda place: self._delayed.get(place, 0))
+        self._expirations = TimerBuckets(self._expires)
+        self._departures: list[tuple[PublisherSequence, RemovalDetails]] = []
 
-    def _order_of(self, state: int) -> Order:
+    def _order_of(self, state: int) -> DeliveryOrder:
         """Return the order of the messages in a state."""
         if self.settings.prioritized:
             return PriorityOrder(self.entries)
@@ -147,7 +147,7 @@ class Ledger:
         times: Sequence[int],
         client: int,
         sequences: Sequence[int],
-        details: Details = NO_DETAILS,
+        details: MessageDetails = NO_MESSAGE_DETAILS,
     ) -> None:
         """Append messages of one publisher, in log order.
 
@@ -183,7 +183,7 @@ class Ledger:
         times: Sequence[int],
         client: int,
         sequences: Sequence[int],
-        details: Details = NO_DETAILS,
+        details: MessageDetails = NO_MESSAGE_DETAILS,
     ) -> None:
         """Append messages that were inactive, from `resume_txid` on. See `enqueue`."""
         self.inactive = max(self.inactive - len(txids), 0)
@@ -202,7 +202,7 @@ class Ledger:
         times: Sequence[int],
         client: int,
         sequences: Sequence[int],
-        details: Details,
+        details: MessageDetails,
     ) -> None:
         settings = self.settings
         first = self.entries.append(txids, times, client, sequences)
@@ -216,7 +216,7 @@ class Ledger:
         )
         if is_plain and (owner := details.only_owner):
             self.entries.give_to(places, owner, FOREIGN)
-        elif details != NO_DETAILS or not is_plain:
+        elif details != NO_MESSAGE_DETAILS or not is_plain:
             for index, place in enumerate(places):
                 self._describe(place, times[index], details, index)
                 self._enter(place, details, index)
@@ -224,7 +224,7 @@ class Ledger:
             seen = [place for place in places if self.entries.state(place) in VISIBLE]
             self.watcher.came(seen)
 
-    def _describe(self, place: int, time: int, details: Details, index: int) -> None:
+    def _describe(self, place: int, time: int, details: MessageDetails, index: int) -> None:
         """Set the attributes of a message."""
         entries = self.entries
         lifetime = None if details.lifetimes is None else details.lifetimes[index]
@@ -245,7 +245,7 @@ class Ledger:
         if owner:
             entries.set_owner(place, owner)
 
-    def _enter(self, place: int, details: Details, index: int) -> None:
+    def _enter(self, place: int, details: MessageDetails, index: int) -> None:
         """Set the first state of a message."""
         entries = self.entries
         expiration = self.settings.deferred_ack_expiration
@@ -361,19 +361,19 @@ class Ledger:
         self._delayed[place] = until
         self._retries.add(place, until)
 
-    def attempt(self, place: int) -> Attempts:
+    def attempt(self, place: int) -> DeliveryAttempts:
         """Return the attempts of a message, created if there are none, for an update."""
         attempts = self._attempts.get(place)
         if attempts is None:
-            attempts = self._attempts[place] = Attempts()
+            attempts = self._attempts[place] = DeliveryAttempts()
         return attempts
 
-    def attempts(self, place: int) -> Attempts | None:
+    def attempts(self, place: int) -> DeliveryAttempts | None:
         """Return the unsuccessful attempts of a message, None if there are none."""
         return self._attempts.get(place)
 
     @property
-    def all_attempts(self) -> Mapping[int, Attempts]:
+    def all_attempts(self) -> Mapping[int, DeliveryAttempts]:
         """The attempts of all messages that were delivered unsuccessfully, by place."""
         return self._attempts
 
@@ -414,8 +414,8 @@ class Ledger:
 
     def expire(self, place: int, reasons: tuple[str, ...]) -> None:
         """Remove a message that was not acknowledged; `flush` records it."""
-        attempts = self._attempts.get(place) or Attempts()
-        departure = Departure(
+        attempts = self._attempts.get(place) or DeliveryAttempts()
+        departure = RemovalDetails(
             self.entries.txid(place),
             reasons,
             attempts.deliveries,
@@ -494,11 +494,11 @@ class Ledger:
 
     # ownership and events of other instances
 
-    def title(self, place: int) -> Title:
+    def title(self, place: int) -> OwnershipClaim:
         """Return the owner of a message, with the number of its transfers."""
-        return Title(self.titles.turn(place), self.entries.owner(place) or self._instance)
+        return OwnershipClaim(self.titles.turn(place), self.entries.owner(place) or self._instance)
 
-    def transfer(self, place: int, title: Title, now: int) -> None:
+    def transfer(self, place: int, title: OwnershipClaim, now: int) -> None:
         """Change the owner of a message. A consumer that has it here keeps it."""
         entries = self.entries
         owner = "" if title.owner == self._instance else title.owner
@@ -521,7 +521,7 @@ class Ledger:
                 self.foreign.discard(place)
                 self.offer(place, now)
 
-    def claim(self, mark: Mark, title: Title, now: int, *, may_come: bool) -> bool:
+    def claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool) -> bool:
         """Apply another instance's claim of ownership of a message, if it is newer.
 
         Args:
@@ -544,7 +544,7 @@ class Ledger:
         self.transfer(place, title, now)
         return title.owner != known.owner
 
-    def known(self, marks: Iterable[Mark]) -> Iterator[tuple[int, int]]:
+    def known(self, marks: Iterable[PublisherSequence]) -> Iterator[tuple[int, int]]:
         """Yield the index and place of each mark that is in the queue."""
         for index, mark in enumerate(marks):
             place = self.entries.find(mark)

@@ -9,7 +9,7 @@ that no consumer acknowledges retains one block, and not all blocks since.
 Operations on runs of messages use slices where possible; a scalar access costs about as much as a
 lookup in a dictionary.
 
-Columns of full blocks may be moved to other storage (`Room`). For their messages, only the states
+Columns of full blocks may be moved to other storage (`ColumnStorage`). For their messages, only the states
 and the index by bookmark stay in memory.
 """
 
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, Literal, Protocol, cast
 
-from server.queues.core.bookmark_index import Publisher
-from server.queues.core.events import Mark
+from server.queues.core.bookmark_index import PublisherIndex
+from server.queues.core.events import PublisherSequence
 from server.queues.core.states import AVAILABLE, GONE, SENT, STATES
 
 SHIFT: Final = 10
@@ -49,7 +49,7 @@ _WIDTH: Final = SIZE * 8
 """Bytes for the widest column."""
 
 
-class Room(Protocol):
+class ColumnStorage(Protocol):
     """Storage that columns can be moved to."""
 
     def take(self, size: int) -> memoryview | None:
@@ -59,7 +59,7 @@ class Room(Protocol):
         """Release bytes that are not needed any more, and that nothing refers to."""
 
 
-class Block:
+class MessageTableBlock:
     """Consecutive places.
 
     Columns that every message fills are allocated at full length: growing arrays would leave
@@ -112,7 +112,7 @@ class Block:
         self.owners = array("H")
         self.room: memoryview | None = None
 
-    def put_away(self, somewhere: Room) -> None:
+    def put_away(self, somewhere: ColumnStorage) -> None:
         """Move the columns of a full block; without space, they stay."""
         names = [name for name in _PUT_AWAY if len(getattr(self, name))]
         room = self.room = somewhere.take(len(names) * _WIDTH)
@@ -127,7 +127,7 @@ class Block:
             setattr(self, name, view.cast(cast("Literal['Q']", column.typecode)))
 
 
-class Entries:
+class MessageTable:
     """All messages of a queue, by place.
 
     Attributes:
@@ -139,14 +139,14 @@ class Entries:
         room: storage to move columns of full blocks to; None for none.
     """
 
-    def __init__(self, room: Room | None = None) -> None:
+    def __init__(self, room: ColumnStorage | None = None) -> None:
         self._room = room
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, MessageTableBlock] = {}
         self.end = 0
         self.counts = [0] * STATES
         self._head = 0
-        self._publishers: dict[int, Publisher] = {}
-        self._numbered: list[Publisher] = []
+        self._publishers: dict[int, PublisherIndex] = {}
+        self._numbered: list[PublisherIndex] = []
         self._free_numbers: list[int] = []
         self._bearable = _PUBLISHERS  # limit of publishers before idle ones are dropped
         self._owners: list[str] = [""]
@@ -183,10 +183,10 @@ class Entries:
         self.counts[AVAILABLE] += count
         return first
 
-    def _new_block(self) -> Block:
+    def _new_block(self) -> MessageTableBlock:
         """Add a block, and move the one before the last: it is not being filled any more."""
         number = self.end >> SHIFT
-        block = self.blocks[number] = Block()
+        block = self.blocks[number] = MessageTableBlock()
         done = self.blocks.get(number - 2)
         if done is not None and self._room is not None:
             done.put_away(self._room)
@@ -197,7 +197,7 @@ class Entries:
         if block.room is not None and self._room is not None:
             self._room.give_back(block.room)
 
-    def _new_publisher(self, client: int) -> Publisher:
+    def _new_publisher(self, client: int) -> PublisherIndex:
         """Register a publisher; drop idle publishers when there are many."""
         if len(self._publishers) >= self._bearable:
             for other in [each for each in self._publishers.values() if each.is_idle]:
@@ -205,19 +205,19 @@ class Entries:
                 self._free_numbers.append(other.number)
             self._bearable = max(_PUBLISHERS, 2 * len(self._publishers))
         if self._free_numbers:
-            publisher = Publisher(client, self._free_numbers.pop())
+            publisher = PublisherIndex(client, self._free_numbers.pop())
             self._numbered[publisher.number] = publisher
         else:
-            publisher = Publisher(client, len(self._numbered))
+            publisher = PublisherIndex(client, len(self._numbered))
             self._numbered.append(publisher)
         self._publishers[client] = publisher
         return publisher
 
-    def publisher(self, client: int) -> Publisher | None:
+    def publisher(self, client: int) -> PublisherIndex | None:
         """Return the publisher with a client hash, None if it is unknown or dropped as idle."""
         return self._publishers.get(client)
 
-    def find(self, mark: Mark) -> int | None:
+    def find(self, mark: PublisherSequence) -> int | None:
         """Return the place of a message that has not left; None if there is none."""
         publisher = self._publishers.get(mark[0])
         if publisher is None:
@@ -225,7 +225,7 @@ class Entries:
         place = publisher.find(mark[1])
         return None if place is None or place >> SHIFT not in self.blocks else place
 
-    def has_come(self, mark: Mark) -> bool:
+    def has_come(self, mark: PublisherSequence) -> bool:
         """Return whether the publisher's messages have arrived at least up to this one."""
         publisher = self._publishers.get(mark[0])
         return publisher is not None and mark[1] <= publisher.last
@@ -267,7 +267,7 @@ class Entries:
         if publisher.gone > publisher.bearable:
             self._tidy(publisher)
 
-    def remove_all(self, places: Sequence[int], publisher: Publisher, state: int) -> None:
+    def remove_all(self, places: Sequence[int], publisher: PublisherIndex, state: int) -> None:
         """Change messages of one publisher that are all in the same state to GONE."""
         first, last = _ends(places)
         if first >> SHIFT == last >> SHIFT:
@@ -295,7 +295,7 @@ class Entries:
         if not block.kept:
             self._drop_block(number)
 
-    def _tidy(self, publisher: Publisher) -> None:
+    def _tidy(self, publisher: PublisherIndex) -> None:
         """Drop removed messages from a publisher's index."""
         oldest = 0 if self.counts[SENT] else self.head  # SENT messages stay, even before the head
         publisher.tidy(self.is_there, oldest)
@@ -383,13 +383,13 @@ class Entries:
         """Return when it was recorded, in microseconds since 1970."""
         return self.blocks[place >> SHIFT].times[place & WITHIN]
 
-    def mark(self, place: int) -> Mark:
+    def mark(self, place: int) -> PublisherSequence:
         """Return its bookmark."""
         block = self.blocks[place >> SHIFT]
         within = place & WITHIN
         return self._numbered[block.publishers[within]].client, block.sequences[within]
 
-    def marks(self, places: Iterable[int]) -> list[Mark]:
+    def marks(self, places: Iterable[int]) -> list[PublisherSequence]:
         """Return the bookmarks of messages."""
         return [self.mark(place) for place in places]
 

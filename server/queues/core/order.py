@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from sortedcontainers import SortedList
 
-from server.queues.core.message_table import Entries
+from server.queues.core.message_table import MessageTable
 
 PLACE_BITS: Final = 48
 PLACE: Final = (1 << PLACE_BITS) - 1
@@ -46,7 +46,7 @@ def stored_priority(value: float | None) -> int:
     return int(value) + 1 if value > 0 else 1
 
 
-class Order(Protocol):
+class DeliveryOrder(Protocol):
     """The messages in one state, here *available*, in order of delivery."""
 
     def rank(self, place: int) -> int:
@@ -82,54 +82,54 @@ class LogOrder:
         state: the state of the messages that belong to the order.
     """
 
-    def __init__(self, entries: Entries, state: int) -> None:
+    def __init__(self, entries: MessageTable, state: int) -> None:
         self._entries = entries
         self._state = state
 
     def rank(self, place: int) -> int:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         return place
 
     def add(self, place: int, count: int = 1) -> None:
-        """See `Order`; nothing is kept."""
+        """See `DeliveryOrder`; nothing is kept."""
 
     def discard(self, place: int) -> None:
-        """See `Order`; nothing is kept."""
+        """See `DeliveryOrder`; nothing is kept."""
 
     def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         found = list(islice(self._entries.places_in(self._state, rank + 1, end), limit))
         return found, (found[-1] if len(found) == limit else end)
 
     def ahead_of(self, place: int) -> int:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         return sum(1 for _ in self._entries.places_in(self._state, 0, place - 1))
 
 
 class PriorityOrder:
     """Priority order: the highest priority first; within a priority, as messages arrived."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: MessageTable) -> None:
         self._entries = entries
         self._ranks: SortedList[int] = SortedList()
 
     def rank(self, place: int) -> int:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         return ((_HIGHEST - self._entries.priority(place)) << PLACE_BITS) | place
 
     def add(self, place: int, count: int = 1) -> None:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         self._ranks.update(map(self.rank, range(place, place + count)))
 
     def discard(self, place: int) -> None:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         self._ranks.discard(self.rank(place))
 
     def following(self, rank: int, limit: int, end: int) -> tuple[list[int], int]:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         found = list(islice(self._ranks.irange(rank, end, inclusive=(False, True)), limit))
         return found, (found[-1] if len(found) == limit else end)
 
     def ahead_of(self, place: int) -> int:
-        """See `Order`."""
+        """See `DeliveryOrder`."""
         return self._ranks.bisect_left(self.rank(place))

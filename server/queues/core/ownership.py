@@ -27,13 +27,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from server.queues.core.events import Mark
+from server.queues.core.events import PublisherSequence
 
-MOST_EARLY: Final = 131_072
+MAX_EARLY_CLAIMS: Final = 131_072
 """Limit of titles retained for messages that have not arrived; beyond it, the oldest is dropped."""
 
 
-class Title(NamedTuple):
+class OwnershipClaim(NamedTuple):
     """A claim that an instance owns a message; a greater one replaces a lesser one.
 
     Attributes:
@@ -45,7 +45,7 @@ class Title(NamedTuple):
     owner: str
 
 
-class Titles:
+class OwnershipTable:
     """The number of transfers of the messages of one queue.
 
     Attributes:
@@ -53,7 +53,7 @@ class Titles:
     """
 
     def __init__(self) -> None:
-        self.early: OrderedDict[Mark, Title] = OrderedDict()
+        self.early: OrderedDict[PublisherSequence, OwnershipClaim] = OrderedDict()
         self._turns: dict[int, int] = {}
 
     def turn(self, place: int) -> int:
@@ -69,20 +69,20 @@ class Titles:
         """Drop the number of transfers of a message that has left the queue."""
         self._turns.pop(place, None)
 
-    def expect(self, mark: Mark, title: Title) -> None:
+    def expect(self, mark: PublisherSequence, title: OwnershipClaim) -> None:
         """Retain the title to a message until the message arrives."""
         self.early[mark] = max(title, self.early.pop(mark, title))
-        if len(self.early) > MOST_EARLY:
+        if len(self.early) > MAX_EARLY_CLAIMS:
             self.early.popitem(last=False)
 
-    def come(self, mark: Mark, place: int) -> Title | None:
+    def come(self, mark: PublisherSequence, place: int) -> OwnershipClaim | None:
         """Apply and return the retained title of an arrived message, None if there is none."""
         title = self.early.pop(mark, None)
         if title is not None:
             self.note(place, title.turn)
         return title
 
-    def drop(self, marks: Iterable[Mark]) -> None:
+    def drop(self, marks: Iterable[PublisherSequence]) -> None:
         """Drop the titles to messages that will not arrive."""
         for mark in marks:
             self.early.pop(mark, None)

@@ -15,8 +15,8 @@ twice.
 Integration
 -----------
 
-`initial_owner` is the value of `Details.owners` for arriving messages. Pass the events that another
-instance has recorded to `Queue.hear`, and its words (`Ask`, `Answer`) to `hear`. Once
+`initial_owner` is the value of `MessageDetails.owners` for arriving messages. Pass the events that another
+instance has recorded to `Queue.hear`, and its words (`TransferRequest`, `TransferResponse`) to `hear`. Once
 `Queue.deliver` has nothing left to do, and at `next_moment`, call `step`. It may cause events to be
 recorded; deliver again after that. It returns words, which may be sent once these events are on
 stable storage, and no sooner. Every word may get lost.
@@ -32,15 +32,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple
 
-from server.queues.core.events import Mark
+from server.queues.core.events import PublisherSequence
 from server.queues.core.order import LAST, PLACE, START
-from server.queues.core.ownership import Title
-from server.queues.core.peer_messages import MOST_ASKED, Answer, Ask, Word
+from server.queues.core.ownership import OwnershipClaim
+from server.queues.core.peer_messages import MAX_REQUESTED_MESSAGES, TransferResponse, TransferRequest, QueuePeerMessage
 from server.queues.core.queue import Queue
-from server.queues.core.sources import Matching, UnmatchedError
+from server.queues.core.sources import FilterMatcher, UnmatchedError
 from server.queues.core.states import AVAILABLE, BEHIND, FOREIGN, GONE, SENT
 
-PATIENCE: Final = 1_000_000
+TRANSFER_TIMEOUT_US: Final = 1_000_000
 """Microseconds after which a request without an answer is retried."""
 
 _LEAST_PACE: Final = 10_000
@@ -53,11 +53,11 @@ _SPARE: Final = 64
 _MOST_QUESTIONS: Final = 1024
 _MOST_REMEMBERED: Final = 16_384
 
-Reach = Callable[[str], bool | None]
+IsReachable = Callable[[str], bool | None]
 """Tells whether an instance can be reached; None if unknown, while it is being determined."""
 
 
-class Said(NamedTuple):
+class OutboundPeerMessage(NamedTuple):
     """A word for another instance.
 
     Attributes:
@@ -66,11 +66,11 @@ class Said(NamedTuple):
     """
 
     to: str
-    word: Word
+    word: QueuePeerMessage
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingTransfer:
     """A pending request.
 
     Attributes:
@@ -90,7 +90,7 @@ class _Waiting:
     places: list[int]
 
 
-class Sharing:
+class OwnershipTransfers:
     """Requests and transfers messages of one shared queue on behalf of this instance.
 
     Args:
@@ -104,21 +104,21 @@ class Sharing:
         next_moment: when to call `step` although nothing has happened; None for never.
     """
 
-    def __init__(self, queue: Queue, reach: Reach, initial_owner: str | None = None) -> None:
+    def __init__(self, queue: Queue, reach: IsReachable, initial_owner: str | None = None) -> None:
         self.proxied = False
         self.next_moment: int | None = None
         self._queue: Final = queue
         self._reach: Final = reach
         self._initial_owner: Final = initial_owner
-        self._questions: deque[tuple[str, Ask]] = deque(maxlen=_MOST_QUESTIONS)
+        self._questions: deque[tuple[str, TransferRequest]] = deque(maxlen=_MOST_QUESTIONS)
         self._numbers = count(1)
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _PendingTransfer] = {}
         self._transferred_in = 0
         self._later: dict[int, int] = {}  # place -> when it may be requested again
         self._position = START
         self._interval = _LEAST_PACE
         self._seen: object = None  # the counters after the last complete pass
-        self._matching: Matching | None = None
+        self._matching: FilterMatcher | None = None
         self._filters: set[Hashable] = set()
 
     def initial_owner(self, publisher: str) -> str:
@@ -132,9 +132,9 @@ class Sharing:
 
     # Words of other instances.
 
-    def hear(self, word: Word, sender: str, now: int) -> None:
+    def hear(self, word: QueuePeerMessage, sender: str, now: int) -> None:
         """Handle a word to this instance, or to an owner that this one may have to act for."""
-        if isinstance(word, Ask):
+        if isinstance(word, TransferRequest):
             self._questions.append((sender, word))
             return
         waiting = self._waiting.get(word.number)
@@ -146,7 +146,7 @@ class Sharing:
         entries = self._queue.ledger.entries
         claims = []
         for mark, turn, owner in zip(word.marks, word.turns, word.owners, strict=True):
-            claims.append((mark, Title(turn, owner)))
+            claims.append((mark, OwnershipClaim(turn, owner)))
             place = entries.find(mark)
             if place is None or waiting is None:
                 continue
@@ -159,7 +159,7 @@ class Sharing:
 
     # Answers.
 
-    def step(self, now: int) -> list[Said]:
+    def step(self, now: int) -> list[OutboundPeerMessage]:
         """Answer and send requests; call it when the queue has delivered all that it can."""
         if self._queue.is_behind or self._queue.is_stalled:
             return []
@@ -170,12 +170,12 @@ class Sharing:
             self.next_moment = None
         return said
 
-    def _answers(self, now: int) -> Iterator[Said]:
+    def _answers(self, now: int) -> Iterator[OutboundPeerMessage]:
         ledger = self._queue.ledger
         while self._questions:
             asker, ask = self._questions.popleft()
-            granted: list[Mark] = []
-            others: list[tuple[Mark, int, str]] = []
+            granted: list[PublisherSequence] = []
+            others: list[tuple[PublisherSequence, int, str]] = []
             for mark in ask.marks:
                 place = ledger.entries.find(mark)
                 if place is None or ledger.entries.state(place) in (GONE, SENT):
@@ -186,7 +186,7 @@ class Sharing:
                     others.append((mark, *ledger.title(place)))
             self._queue.transfer(granted, asker, now)
             columns = [list(column) for column in zip(*others, strict=True)]
-            yield Said(asker, Answer(ask.number, len(granted), *columns))
+            yield OutboundPeerMessage(asker, TransferResponse(ask.number, len(granted), *columns))
 
     def _may_hand_on(self, place: int, asker: str) -> bool:
         ledger = self._queue.ledger
@@ -204,7 +204,7 @@ class Sharing:
     def _pace(self) -> int:
         return min(max(self._queue.elsewhere.pace, _LEAST_PACE), _MOST_PACE)
 
-    def _ask(self, now: int) -> list[Said]:
+    def _ask(self, now: int) -> list[OutboundPeerMessage]:
         self._forget(now)
         needs = self._needs()
         if not needs:
@@ -215,7 +215,7 @@ class Sharing:
             if self._counted() != self._seen:
                 self.next_moment = min(self.next_moment, now + self._pace)
             return []
-        said: list[Said] = []
+        said: list[OutboundPeerMessage] = []
         chosen = self._choose(needs, now)
         for (owner, content_filter), places in chosen.items():
             marks = self._queue.ledger.entries.marks(places)
@@ -224,11 +224,11 @@ class Sharing:
                 self._queue.transfer(marks[:need], self._queue.owner, now)
                 continue
             number = next(self._numbers)
-            self._waiting[number] = _Waiting(
-                now + PATIENCE, content_filter, owner, need, need, places
+            self._waiting[number] = _PendingTransfer(
+                now + TRANSFER_TIMEOUT_US, content_filter, owner, need, need, places
             )
-            self._later.update(dict.fromkeys(places, now + PATIENCE))
-            said.append(Said(owner, Ask(number, marks, need)))
+            self._later.update(dict.fromkeys(places, now + TRANSFER_TIMEOUT_US))
+            said.append(OutboundPeerMessage(owner, TransferRequest(number, marks, need)))
         return said
 
     def _forget(self, now: int) -> None:
@@ -266,7 +266,7 @@ class Sharing:
         self, needs: dict[Hashable | None, int], now: int
     ) -> dict[tuple[str, Hashable | None], list[int]]:
         """Choose messages to request, by owner and filter, and schedule the next pass."""
-        wanted = {one: min(need + _SPARE, MOST_ASKED) for one, need in needs.items()}
+        wanted = {one: min(need + _SPARE, MAX_REQUESTED_MESSAGES) for one, need in needs.items()}
         chosen: dict[tuple[str, Hashable | None], list[int]] = {}
         entries = self._queue.ledger.entries
         last = LAST if self._queue.settings.prioritized else self._queue.dispatch.last
@@ -279,7 +279,7 @@ class Sharing:
             try:
                 matches = self._match(ready, wanted)
             except UnmatchedError:
-                self.next_moment = now + PATIENCE
+                self.next_moment = now + TRANSFER_TIMEOUT_US
                 return chosen
             for place, content_filter in matches:
                 left = wanted.get(content_filter, 0)

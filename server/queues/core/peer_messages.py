@@ -1,6 +1,6 @@
 """Messages between instances that share a queue, beside the events that they record.
 
-None of them has to arrive: an `Ask` without an answer is retried.
+None of them has to arrive: an `TransferRequest` without an answer is retried.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from server.queues.core.events import Mark
-from server.util.msgpack_errors import MALFORMED
+from server.queues.core.events import PublisherSequence
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
-MOST_ASKED: Final = 256
-"""Maximum number of messages in an `Ask`."""
+MAX_REQUESTED_MESSAGES: Final = 256
+"""Maximum number of messages in an `TransferRequest`."""
 
 
-class Ask(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fields=True):
+class TransferRequest(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A request to the owner of messages to transfer some of them to the sender.
 
     Attributes:
@@ -26,11 +26,11 @@ class Ask(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fi
     """
 
     number: int
-    marks: list[Mark]
+    marks: list[PublisherSequence]
     most: int
 
 
-class Answer(msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True):
+class TransferResponse(msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The answer to a request; transferred messages arrive through the log.
 
     Attributes:
@@ -43,23 +43,23 @@ class Answer(msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown
 
     number: int
     granted: int
-    marks: list[Mark] = []
+    marks: list[PublisherSequence] = []
     turns: list[int] = []
     owners: list[str] = []
 
 
-Word: TypeAlias = Ask | Answer
+QueuePeerMessage: TypeAlias = TransferRequest | TransferResponse
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[Word]] = msgspec.msgpack.Decoder(Word)
+_DECODER: Final[msgspec.msgpack.Decoder[QueuePeerMessage]] = msgspec.msgpack.Decoder(QueuePeerMessage)
 
 
-def encode_word(word: Word) -> bytes:
+def encode_peer_message(word: QueuePeerMessage) -> bytes:
     """Encode a message to another instance."""
     return _ENCODER.encode(word)
 
 
-def decode_word(data: bytes) -> Word:
+def decode_peer_message(data: bytes) -> QueuePeerMessage:
     """Decode a message from another instance.
 
     Raises:
@@ -67,10 +67,10 @@ def decode_word(data: bytes) -> Word:
     """
     try:
         word = _DECODER.decode(data)
-    except MALFORMED as problem:
+    except MSGPACK_ERRORS as problem:
         raise msgspec.DecodeError(str(problem)) from problem
-    if len(word.marks) > MOST_ASKED:
-        raise msgspec.ValidationError(f"more than {MOST_ASKED} messages")
-    if isinstance(word, Answer) and not len(word.marks) == len(word.turns) == len(word.owners):
+    if len(word.marks) > MAX_REQUESTED_MESSAGES:
+        raise msgspec.ValidationError(f"more than {MAX_REQUESTED_MESSAGES} messages")
+    if isinstance(word, TransferResponse) and not len(word.marks) == len(word.turns) == len(word.owners):
         raise msgspec.ValidationError("not as many titles as messages")
     return word

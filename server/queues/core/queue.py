@@ -9,32 +9,32 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from server.queues.core import recovery
-from server.queues.core.acknowledgement import Acknowledging
+from server.queues.core.acknowledgement import AckProcessor
 from server.queues.core.consumers import Consumer
-from server.queues.core.counts import Counters
-from server.queues.core.dispatch import Dispatch, Share
+from server.queues.core.counts import QueueCounters
+from server.queues.core.dispatch import Dispatch, DispatchBatch
 from server.queues.core.events import (
     Acked,
-    Event,
+    QueueEvent,
     Leased,
-    Mark,
+    PublisherSequence,
     Released,
     Sent,
     Transferred,
 )
 from server.queues.core.leases import Lease
-from server.queues.core.message_state import Ledger, Watcher
-from server.queues.core.message_table import Room
-from server.queues.core.ownership import Title
-from server.queues.core.remote_events import Elsewhere
+from server.queues.core.message_state import MessageLifecycle, AvailabilityWatcher
+from server.queues.core.message_table import ColumnStorage
+from server.queues.core.ownership import OwnershipClaim
+from server.queues.core.remote_events import RemoteEvents
 from server.queues.core.settings import QueueSettings
-from server.queues.core.sources import Matching
+from server.queues.core.sources import FilterMatcher
 from server.queues.core.states import BARRIER, GONE, LEASED, SENT
 
-EFFORT: Final = 1024
+DISPATCH_BATCH_SIZE: Final = 1024
 """Default limit of messages that one call matches against filters."""
 
-MOST_DELIVERED: Final = 65_536
+MAX_DELIVERED_MESSAGES: Final = 65_536
 """Default limit of messages that one call delivers."""
 
 _NO_LIMIT: Final = 1 << 62
@@ -43,7 +43,7 @@ _STAY: Final = frozenset((GONE, LEASED, SENT, BARRIER))
 """States in which a message is not transferred."""
 
 
-class Delivery(NamedTuple):
+class QueueDelivery(NamedTuple):
     """Messages for one consumer, in order.
 
     Attributes:
@@ -67,7 +67,7 @@ class Queue:
 
     Args:
         settings: the configuration of the queue.
-        matching: creates a `Matching`; only called when a consumer has a filter.
+        matching: creates a `FilterMatcher`; only called when a consumer has a filter.
         owner: the name of this instance.
         on_room: called when a consumer may have room, also because of other queues; the caller
             then delivers.
@@ -80,32 +80,32 @@ class Queue:
     Attributes:
         settings: the configuration of the queue.
         owner: the name of this instance.
-        ledger: its messages; `Ledger.enqueue` adds them.
+        ledger: its messages; `MessageLifecycle.enqueue` adds them.
         elsewhere: applies the events of other instances.
         dispatch: its consumers.
-        acknowledge: see `Acknowledging`, as for `acknowledge_places`, `refusal` and `extend`.
+        acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal` and `extend`.
     """
 
     def __init__(
         self,
         settings: QueueSettings,
-        matching: Callable[[], Matching],
+        matching: Callable[[], FilterMatcher],
         owner: str = "",
         on_room: Callable[[], None] = lambda: None,
-        was_recorded: Callable[[Mark], bool] = lambda _: False,
-        room: Room | None = None,
-        is_missing: Callable[[Mark], bool] = lambda _: False,
+        was_recorded: Callable[[PublisherSequence], bool] = lambda _: False,
+        room: ColumnStorage | None = None,
+        is_missing: Callable[[PublisherSequence], bool] = lambda _: False,
     ) -> None:
         self.settings = settings
         self.owner: Final = owner
         self._was_recorded = was_recorded
         self._is_missing = is_missing
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = Ledger(settings, self.dispatch.offered, room, owner)
-        self.elsewhere: Final = Elsewhere(self.ledger, self._is_to_come)
+        self.ledger: Final = MessageLifecycle(settings, self.dispatch.offered, room, owner)
+        self.elsewhere: Final = RemoteEvents(self.ledger, self._is_to_come)
         self.dispatch.ledger = self.ledger
         # Bound directly, without wrapper methods: this is the message path.
-        acknowledging = Acknowledging(self.ledger, self._is_to_come)
+        acknowledging = AckProcessor(self.ledger, self._is_to_come)
         self.acknowledge: Final = acknowledging.acknowledge
         self.acknowledge_places: Final = acknowledging.acknowledge_places
         self.refusal: Final = acknowledging.refusal
@@ -119,7 +119,7 @@ class Queue:
 
         Args:
             consumer: the consumer.
-            content_filter: its filter, as the `Matching` understands it; None for all messages.
+            content_filter: its filter, as the `FilterMatcher` understands it; None for all messages.
         """
         dispatch = self.dispatch
         dispatch.supply(dispatch.seat(consumer), content_filter)
@@ -185,7 +185,7 @@ class Queue:
 
     # delivery
 
-    def deliver(self, now: int, effort: int = EFFORT, most: int = MOST_DELIVERED) -> list[Delivery]:
+    def deliver(self, now: int, effort: int = DISPATCH_BATCH_SIZE, most: int = MAX_DELIVERED_MESSAGES) -> list[QueueDelivery]:
         """Assign messages to consumers.
 
         Args:
@@ -199,7 +199,7 @@ class Queue:
             the event that they have caused is stored.
         """
         self.ledger.advance(now, most)
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         self._has_more = (self.ledger.leases.next or now + 1) <= now
         if self.ledger.is_overdue(now):  # expired messages must not be delivered
             self._has_more = True
@@ -212,7 +212,7 @@ class Queue:
             if barriers == len(self.ledger.barriers):
                 return deliveries
 
-    def _serve(self, now: int, effort: int, most: int, deliveries: list[Delivery]) -> int:
+    def _serve(self, now: int, effort: int, most: int, deliveries: list[QueueDelivery]) -> int:
         """Find messages and assign them; return how many more may be delivered."""
         dispatch = self.dispatch
         while True:
@@ -233,7 +233,7 @@ class Queue:
         limit = self.settings.max_backlog
         return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
 
-    def _hand_over(self, share: Share, now: int) -> Delivery:
+    def _hand_over(self, share: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
         ledger, settings = self.ledger, self.settings
         seat, places, txids = share
@@ -246,12 +246,12 @@ class Queue:
             ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
         if ledger.watcher is not None:
             ledger.watcher.went(places)
-        return Delivery(seat.consumer, txids, places, until)
+        return QueueDelivery(seat.consumer, txids, places, until)
 
-    def _release_barriers(self, now: int) -> list[Delivery]:
+    def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
         ledger = self.ledger
-        deliveries: list[Delivery] = []
+        deliveries: list[QueueDelivery] = []
         while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
             place = ledger.barriers[0]
             consumers = self.dispatch.everybody_for(place)
@@ -261,7 +261,7 @@ class Queue:
                 consumers = []  # no consumer here, and another instance has released it
             txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
             deliveries += [
-                Delivery(consumer, (txid,), (place,), None, is_barrier=True)
+                QueueDelivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
             ledger.remove(place)
@@ -278,7 +278,7 @@ class Queue:
         """True if `deliver` could not read messages: retry when that may have changed."""
         return self.dispatch.is_stalled
 
-    def _is_to_come(self, mark: Mark) -> bool:
+    def _is_to_come(self, mark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
         if self.ledger.entries.has_come(mark):
             return self._is_missing(mark)
@@ -286,14 +286,14 @@ class Queue:
 
     # other instances
 
-    def transfer(self, marks: Iterable[Mark], owner: str, now: int) -> list[Mark]:
+    def transfer(self, marks: Iterable[PublisherSequence], owner: str, now: int) -> list[PublisherSequence]:
         """Transfer messages to another instance, or to this one.
 
         Returns:
             The messages that changed owner: those that are here and not leased.
         """
         ledger = self.ledger
-        moved: list[Mark] = []
+        moved: list[PublisherSequence] = []
         turns: list[int] = []
         for mark in marks:
             place = ledger.entries.find(mark)
@@ -301,16 +301,16 @@ class Queue:
                 continue
             title = ledger.title(place)
             if title.owner != owner:
-                ledger.transfer(place, Title(title.turn + 1, owner), now)
+                ledger.transfer(place, OwnershipClaim(title.turn + 1, owner), now)
                 moved.append(mark)
                 turns.append(title.turn + 1)
         if moved:
             ledger.events.append(Transferred(now, moved, owner, turns))
         ledger.flush(now)
-        ledger.advance(now, MOST_DELIVERED)
+        ledger.advance(now, MAX_DELIVERED_MESSAGES)
         return moved
 
-    def settle_ownership(self, marks: Iterable[Mark], owner: str, now: int) -> None:
+    def settle_ownership(self, marks: Iterable[PublisherSequence], owner: str, now: int) -> None:
         """Assign messages that were published at two instances, and are owned by both, to one.
 
         This instance may be neither of them: the two may not know of each other's message.
@@ -318,11 +318,11 @@ class Queue:
 
         Args:
             marks: the messages.
-            owner: the name of the one of the two that is the later by name: see `Title`.
+            owner: the name of the one of the two that is the later by name: see `OwnershipClaim`.
             now: the current time.
         """
-        ledger, title = self.ledger, Title(0, owner)
-        left: list[Mark] = []
+        ledger, title = self.ledger, OwnershipClaim(0, owner)
+        left: list[PublisherSequence] = []
         for mark in marks:
             place = ledger.entries.find(mark)
             was_ours = place is not None and not ledger.entries.owner(place)
@@ -334,20 +334,20 @@ class Queue:
             ledger.events.append(Transferred(now, left, owner, [0] * len(left)))
         ledger.flush(now)
 
-    def hear(self, event: Event, now: int) -> None:
+    def hear(self, event: QueueEvent, now: int) -> None:
         """Apply an event that another instance has recorded."""
         self.elsewhere.hear(event, now)
         self.ledger.flush(now)
 
-    def correct(self, claims: Iterable[tuple[Mark, Title]], now: int) -> None:
-        """Apply claims of ownership by other instances; see `Ledger.claim`."""
+    def correct(self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int) -> None:
+        """Apply claims of ownership by other instances; see `MessageLifecycle.claim`."""
         for mark, title in claims:
             self.ledger.claim(mark, title, now, may_come=False)
         self.ledger.flush(now)
 
     # recorded events
 
-    def take_events(self) -> list[Event]:
+    def take_events(self) -> list[QueueEvent]:
         """Return the events to record since the last call, in this order."""
         ledger = self.ledger
         if ledger.taken:
@@ -358,7 +358,7 @@ class Queue:
         events, ledger.events = ledger.events, []
         return events
 
-    def replay(self, event: Event, came: int | None = None) -> None:
+    def replay(self, event: QueueEvent, came: int | None = None) -> None:
         """Replay a recorded event, in log order.
 
         Args:
@@ -388,7 +388,7 @@ class Queue:
             return ledger.entries.txid(head)
         return ledger.resume_txid if ledger.inactive else None
 
-    def restore_deferred(self, acks: Iterable[tuple[Mark, int]]) -> None:
+    def restore_deferred(self, acks: Iterable[tuple[PublisherSequence, int]]) -> None:
         """Restore acknowledgements that wait for their messages, before anything is replayed.
 
         Args:
@@ -410,7 +410,7 @@ class Queue:
     # inspection
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> QueueCounters:
         """Totals of the queue's events."""
         return self.ledger.counters
 
@@ -424,6 +424,6 @@ class Queue:
         """Number of messages that consumers have and have not acknowledged."""
         return len(self.ledger.leases)
 
-    def watch(self, watcher: Watcher | None) -> None:
+    def watch(self, watcher: AvailabilityWatcher | None) -> None:
         """Notify a watcher of the visible messages, None for no watcher."""
         self.ledger.watcher = watcher

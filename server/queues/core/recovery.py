@@ -1,7 +1,7 @@
 """Recovery of a queue at startup: its recorded events are replayed, in log order.
 
 Events of other instances are replayed by `elsewhere`. Messages are appended as in normal operation,
-by `Ledger.enqueue`. The replay records nothing.
+by `MessageLifecycle.enqueue`. The replay records nothing.
 
 Source: AMPS User Guide, Startup and Recovery for Queues.
 """
@@ -15,22 +15,22 @@ from server.queues.core.events import (
     Acked,
     Cancelled,
     Deferred,
-    Event,
+    QueueEvent,
     Expired,
     Leased,
     Transferred,
 )
-from server.queues.core.ownership import Title
+from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.states import GONE
 
 if TYPE_CHECKING:
-    from server.queues.core.message_state import Ledger
+    from server.queues.core.message_state import MessageLifecycle
 
 _LONG_AGO: Final = 0
 """The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
-def replay(ledger: Ledger, event: Event) -> None:
+def replay(ledger: MessageLifecycle, event: QueueEvent) -> None:
     """Replay an event of this instance."""
     match event:
         case Acked() | Deferred():
@@ -49,14 +49,14 @@ def replay(ledger: Ledger, event: Event) -> None:
                 attempts.last_leased = event.at
         case Transferred():
             for mark, turn in zip(event.marks, event.turns, strict=False):
-                ledger.claim(mark, Title(turn, event.owner), _LONG_AGO, may_come=True)
+                ledger.claim(mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True)
         case Expired():
             ledger.counters.expired += _end(ledger, event)
         case _:  # Sent, Released
             _end(ledger, event)
 
 
-def finish(ledger: Ledger, now: int) -> None:
+def finish(ledger: MessageLifecycle, now: int) -> None:
     """End the replay: expire messages that must not be delivered once more."""
     limit = ledger.settings.max_deliveries
     for place, attempts in list(ledger.all_attempts.items()):
@@ -65,7 +65,7 @@ def finish(ledger: Ledger, now: int) -> None:
     ledger.flush(now)
 
 
-def _end(ledger: Ledger, event: Event) -> int:
+def _end(ledger: MessageLifecycle, event: QueueEvent) -> int:
     """Remove messages from the queue; return how many were in it.
 
     A message that is not here may arrive later: if the event says so, and if there are inactive

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from server.queues.core.events import Cancelled, Event, Leased, Mark, Released, Transferred
-from server.queues.core.message_state import Ledger
-from server.queues.core.ownership import Title
+from server.queues.core.events import Cancelled, QueueEvent, Leased, PublisherSequence, Released, Transferred
+from server.queues.core.message_state import MessageLifecycle
+from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.states import FOREIGN, GONE, SENT
 
-FIRST_PACE: Final = 50_000
+INITIAL_PEER_LATENCY_US: Final = 50_000
 """The assumed pace of other instances, in microseconds, before it has been measured."""
 
 _LATEST: Final = 16
@@ -28,7 +28,7 @@ _LONG_AGO: Final = 0
 """The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
-class Elsewhere:
+class RemoteEvents:
     """Applies the events of other instances to the local messages.
 
     Args:
@@ -40,13 +40,13 @@ class Elsewhere:
             microseconds; a moving average.
     """
 
-    def __init__(self, ledger: Ledger, is_to_come: Callable[[Mark], bool]) -> None:
-        self.pace = FIRST_PACE
+    def __init__(self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]) -> None:
+        self.pace = INITIAL_PEER_LATENCY_US
         self._ledger: Final = ledger
         self._is_to_come: Final = is_to_come
-        self._unsure: list[Mark] = []
+        self._unsure: list[PublisherSequence] = []
 
-    def hear(self, event: Event, now: int, *, is_over: bool = False) -> None:
+    def hear(self, event: QueueEvent, now: int, *, is_over: bool = False) -> None:
         """Apply an event of another instance; nothing is recorded.
 
         Args:
@@ -74,7 +74,7 @@ class Elsewhere:
                     attempts.last_leased = now
             case Transferred():
                 for mark, turn in zip(event.marks, event.turns, strict=False):
-                    self._claim(mark, Title(turn, event.owner), now, is_over=is_over)
+                    self._claim(mark, OwnershipClaim(turn, event.owner), now, is_over=is_over)
             case _:  # Acked, Deferred, Expired, Sent
                 self._end(event.marks, now, is_over=is_over)
 
@@ -86,11 +86,11 @@ class Elsewhere:
         ledger.deferred.drop(over)
         ledger.titles.drop(over)
 
-    def _claim(self, mark: Mark, title: Title, now: int, *, is_over: bool) -> None:
+    def _claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool) -> None:
         may_come = is_over or self._is_to_come(mark)
         self._ledger.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
 
-    def _end(self, marks: Iterable[Mark], now: int, *, is_over: bool) -> None:
+    def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         """Remove messages that have left the queue elsewhere."""
         ledger, entries = self._ledger, self._ledger.entries
         for mark in marks:

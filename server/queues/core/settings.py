@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from config_schema.spec import QueueSpec
 
-DEFERRED_ACKS: Final = 1_000_000
+MAX_EARLY_ACKS: Final = 1_000_000
 """Limit of acknowledgements retained for messages to come; beyond it, the oldest is dropped."""
 
 _MICROSECOND: Final = 1_000  # nanoseconds

@@ -23,15 +23,15 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from server.queues.core.consumer_rotation import Rota
-from server.queues.core.order import PLACE, START, Order
+from server.queues.core.consumer_rotation import ConsumerRotation
+from server.queues.core.order import PLACE, START, DeliveryOrder
 
 
 class UnmatchedError(Exception):
     """Messages cannot be read at the moment, so their matches are unknown."""
 
 
-class Matching(Protocol):
+class FilterMatcher(Protocol):
     """Decides which filters a message matches. Filters are opaque values of the caller."""
 
     def add(self, content_filter: Hashable) -> None:
@@ -51,7 +51,7 @@ class Matching(Protocol):
         """
 
 
-class Source:
+class FilterSource:
     """The messages for all consumers with one filter.
 
     Attributes:
@@ -65,11 +65,11 @@ class Source:
 
     __slots__ = ("filter", "found", "may_change", "order", "rota", "scan", "seats")
 
-    def __init__(self, content_filter: Hashable | None, rota: Rota, order: int) -> None:
+    def __init__(self, content_filter: Hashable | None, rota: ConsumerRotation, order: int) -> None:
         self.filter = content_filter
         self.rota = rota
         self.order = order
-        self.scan: Scan
+        self.scan: FilterScan
         self.seats = 0
         self.found: list[int] = []
         self.may_change = False
@@ -90,7 +90,7 @@ class Source:
         return None
 
 
-class Scan:
+class FilterScan:
     """One pass through the available messages, for some filters.
 
     Args:
@@ -105,15 +105,15 @@ class Scan:
 
     __slots__ = ("_again", "hungry", "matched", "matching", "position", "sources")
 
-    def __init__(self, matching: Matching | None) -> None:
+    def __init__(self, matching: FilterMatcher | None) -> None:
         self.matching = matching
         self.position = START
-        self.sources: dict[Hashable | None, Source] = {}
-        self.hungry: dict[Source, None] = {}
+        self.sources: dict[Hashable | None, FilterSource] = {}
+        self.hungry: dict[FilterSource, None] = {}
         self.matched = 0
         self._again: list[int] = []
 
-    def add(self, source: Source) -> None:
+    def add(self, source: FilterSource) -> None:
         """Start to find messages for a source."""
         self.sources[source.filter] = source
         source.scan = self
@@ -121,7 +121,7 @@ class Scan:
             self.matching.add(source.filter)
             source.may_change = self.matching.may_change(source.filter)
 
-    def discard(self, source: Source) -> None:
+    def discard(self, source: FilterSource) -> None:
         """Stop finding messages for a source."""
         del self.sources[source.filter]
         self.hungry.pop(source, None)
@@ -159,7 +159,7 @@ class Scan:
                 ranks.append(rank)
         return ranks
 
-    def step(self, order: Order, end: int, limit: int) -> list[int]:
+    def step(self, order: DeliveryOrder, end: int, limit: int) -> list[int]:
         """Advance the scan.
 
         Args:
@@ -175,7 +175,7 @@ class Scan:
         ranks, self.position = order.following(self.position, limit, end)
         return ranks
 
-    def absorb(self, other: Scan) -> None:
+    def absorb(self, other: FilterScan) -> None:
         """Take over the sources of another scan that has reached the same position."""
         for source in list(other.sources.values()):
             hungry = source in other.hungry

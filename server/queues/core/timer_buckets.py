@@ -19,7 +19,7 @@ _MANY: Final = 1000
 """Limit of places in a bucket that is searched for the earliest."""
 
 
-class Moments:
+class TimerBuckets:
     """Places by their times."""
 
     def __init__(self, moment_of: Callable[[int], int]) -> None:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from server.expressions import to_text
 from server.queues.core.inspection import everything
 from server.queues.core.states import GONE, SENT
-from server.queues.topic.filter_matcher import Wanted
+from server.queues.topic.filter_matcher import ConsumerFilter
 from server.queues.topic.queue_journal import NOBODY
-from server.storage.journal import JournalUnavailable
+from server.storage.journal import JournalUnavailableError
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
-    from server.queues.core import Mark, Queue, Way
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.filter_matcher import QueueMatching
-    from server.queues.topic.queue_journal import Recording
+    from server.queues.core import PublisherSequence, Queue, AckOutcome
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.filter_matcher import QueueFilterMatcher
+    from server.queues.topic.queue_journal import QueueJournal
 
 _Thing = TypeVar("_Thing")
 
@@ -29,7 +29,7 @@ _LOOKED_AT_ONCE: Final = 512
 """Messages examined per time slice."""
 
 
-class Said(NamedTuple):
+class AckTerms(NamedTuple):
     """The terms of an acknowledgement: its kind, and the client that sends it.
 
     Attributes:
@@ -40,13 +40,13 @@ class Said(NamedTuple):
             default.
     """
 
-    way: Way
+    way: AckOutcome
     client: int
     publisher: tuple[int, int] = NOBODY
     delay: int | None = None
 
 
-class Found(NamedTuple):
+class MessageSearchBatch(NamedTuple):
     """The result of one batch of a search for messages.
 
     Attributes:
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     places: Sequence[int]
 
 
-class Acknowledged(NamedTuple):
+class QueueAckResult(NamedTuple):
     """The result of an acknowledgement.
 
     Attributes:
@@ -72,7 +72,7 @@ class Acknowledged(NamedTuple):
     done: int
 
 
-class Acknowledging:
+class QueueAckHandler:
     """Executes acknowledgements for one queue.
 
     Args:
@@ -86,10 +86,10 @@ class Acknowledging:
     def __init__(
         self,
         core: Queue,
-        recording: Recording,
-        make_matching: Callable[[Callable[[Wanted, Exception], None]], QueueMatching],
+        recording: QueueJournal,
+        make_matching: Callable[[Callable[[ConsumerFilter, Exception], None]], QueueFilterMatcher],
         on_change: Callable[[], None],
-        surroundings: Surroundings,
+        surroundings: QueueServices,
     ) -> None:
         self._core: Final = core
         self._recording: Final = recording
@@ -97,7 +97,7 @@ class Acknowledging:
         self._on_change: Final = on_change
         self._surroundings: Final = surroundings
 
-    def acknowledge(self, marks: Sequence[Mark], said: Said) -> Acknowledged:
+    def acknowledge(self, marks: Sequence[PublisherSequence], said: AckTerms) -> QueueAckResult:
         """Acknowledge messages by their bookmarks.
 
         Raises:
@@ -107,9 +107,9 @@ class Acknowledging:
         now = self._surroundings.now
         result = self._core.acknowledge(marks, now, said.client, said.way, said.delay)
         self._record(said)
-        return Acknowledged(len(marks), len(marks) - len(result.refused), result.done)
+        return QueueAckResult(len(marks), len(marks) - len(result.refused), result.done)
 
-    def extend(self, marks: Sequence[Mark], period: int | None, said: Said) -> Acknowledged:
+    def extend(self, marks: Sequence[PublisherSequence], period: int | None, said: AckTerms) -> QueueAckResult:
         """Extend or shorten leases of a client.
 
         Args:
@@ -127,14 +127,14 @@ class Acknowledging:
         if lasts is not None:
             done = self._core.extend(marks, now + lasts, now, said.client).done
         self._record(said)
-        return Acknowledged(len(marks), done, done)
+        return QueueAckResult(len(marks), done, done)
 
-    def find_marks(self, marks: Sequence[Mark]) -> Iterator[Found]:
+    def find_marks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some bookmarks that are in the queue, in batches."""
         entries = self._core.ledger.entries
         for some in _batches(iter(marks)):
             there = map(entries.find, some)
-            yield Found(
+            yield MessageSearchBatch(
                 len(some),
                 [
                     one
@@ -143,7 +143,7 @@ class Acknowledging:
                 ],
             )
 
-    def find_matching(self, expr: Expr) -> Iterator[Found]:
+    def find_matching(self, expr: Expr) -> Iterator[MessageSearchBatch]:
         """Find the messages that match a filter, leased or not, in batches.
 
         Raises:
@@ -151,14 +151,14 @@ class Acknowledging:
             Exception: the exception that the filter raised.
         """
         matching = self._make_matching(_fail)
-        matching.add(Wanted(to_text(expr), expr))
+        matching.add(ConsumerFilter(to_text(expr), expr))
         txids = self._core.ledger.entries.txids
         for places in _batches(everything(self._core)):
             matched = matching.match(txids(places))
             found = [place for place, filters in zip(places, matched, strict=True) if filters]
-            yield Found(len(places), found)
+            yield MessageSearchBatch(len(places), found)
 
-    def among(self, permitted: Expr, found: Iterator[Found]) -> Iterator[Found]:
+    def among(self, permitted: Expr, found: Iterator[MessageSearchBatch]) -> Iterator[MessageSearchBatch]:
         """Restrict found messages to those that match a filter; others are not counted either.
 
         Raises:
@@ -166,24 +166,24 @@ class Acknowledging:
             Exception: the exception that the filter raised.
         """
         matching = self._make_matching(_fail)
-        matching.add(Wanted(to_text(permitted), permitted))
+        matching.add(ConsumerFilter(to_text(permitted), permitted))
         txids = self._core.ledger.entries.txids
         for portion in found:
             matched = matching.match(txids(portion.places)) if portion.places else ()
             left = [
                 place for place, filters in zip(portion.places, matched, strict=True) if filters
             ]
-            yield Found(len(left), left)
+            yield MessageSearchBatch(len(left), left)
 
-    def find_keys(self, keys: Iterable[str]) -> Iterator[Found]:
+    def find_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
         sow_key = self._core.ledger.entries.sow_key
         for places in _batches(everything(self._core)):
             found = [place for place in places if sow_key(place) in numbers]
-            yield Found(len(found), found)
+            yield MessageSearchBatch(len(found), found)
 
-    def acknowledge_places(self, places: Sequence[int], said: Said) -> int:
+    def acknowledge_places(self, places: Sequence[int], said: AckTerms) -> int:
         """Acknowledge messages by their places.
 
         Returns:
@@ -203,11 +203,11 @@ class Acknowledging:
         journal = self._surroundings.log.journal
         return journal.is_crowded and journal.refusal is None
 
-    def _record(self, said: Said) -> None:
+    def _record(self, said: AckTerms) -> None:
         self._recording.write(said.publisher)
         self._on_change()
         if not self._recording.is_up_to_date:
-            raise JournalUnavailable("the transaction log takes nothing at the moment")
+            raise JournalUnavailableError("the transaction log takes nothing at the moment")
 
 
 def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
@@ -216,5 +216,5 @@ def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
         yield batch
 
 
-def _fail(_: Wanted, error: Exception) -> None:
+def _fail(_: ConsumerFilter, error: Exception) -> None:
     raise error

@@ -23,16 +23,16 @@ import numpy as np
 from server.queues.core import Expired
 from server.queues.core.inspection import available, is_available, leases_of
 from server.queues.core.message_state import VISIBLE
-from server.queues.topic.filter_matcher import tell_leases
-from server.queues.topic.message_cache import Shelf
-from server.storage.journal import JournalUnreadable
+from server.queues.topic.filter_matcher import set_lease_context
+from server.queues.topic.message_cache import MessageCache
+from server.storage.journal import JournalUnreadableError
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.query.adaptive_batch import Portions
-from server.storage.sow.query.record_filter import RecordTest
-from server.storage.sow.query.record_order import Ordering, Ranking
-from server.storage.sow.record_table import RecordTable, TableOptions
-from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Change, Record
-from server.storage.sow.store import StoreError
+from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
+from server.storage.sow.query.record_filter import RecordFilter
+from server.storage.sow.query.record_order import RecordOrder, RowSorter
+from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, RecordChange, Record
+from server.storage.sow.store import RecordStoreError
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.queues.core import Departure, Event, Queue
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.message_cache import Shelved
+    from server.queues.core import RemovalDetails, QueueEvent, Queue
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.message_cache import CachedMessage
     from server.security.permissions import Permit
     from server.storage.sow.query.query import QuerySpec
-    from server.topics.sow_topic import TopicWithRecords
+    from server.topics.sow_topic import RecordTopic
     from server.topics.subscriptions.subscription import Subscription
 
 _AT_ONCE: Final = 128
@@ -61,7 +61,7 @@ _ROOM: Final = 1024 * 1024
 """Bytes of memory for messages read back for followers and queries, kept for the next slice."""
 
 
-class Farewell(NamedTuple):
+class UnacknowledgedMessage(NamedTuple):
     """A message that has left the queue without having been acknowledged.
 
     Attributes:
@@ -72,10 +72,10 @@ class Farewell(NamedTuple):
 
     body: bytes
     correlation_id: str
-    departure: Departure
+    departure: RemovalDetails
 
 
-class _Known(NamedTuple):
+class _MessageVisibility(NamedTuple):
     """The visibility of a message as followers know it, and as it is now.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Known(NamedTuple):
     is_seen: bool
 
 
-class Browsing:
+class QueueBrowser:
     """The visible messages of one queue, and their followers.
 
     Args:
@@ -108,8 +108,8 @@ class Browsing:
         name: str,
         message_type: MessageType,
         functions: Functions,
-        shelf: Shelf,
-        surroundings: Surroundings,
+        shelf: MessageCache,
+        surroundings: QueueServices,
     ) -> None:
         self._core: Final = core
         self._shelf: Final = shelf
@@ -117,11 +117,11 @@ class Browsing:
         self._surroundings: Final = surroundings
         self._follows = False
         self._has_begun = False
-        self._pending: dict[int, _Known] = {}
+        self._pending: dict[int, _MessageVisibility] = {}
         self._oldest_pending = _LAST_TXID  # or one before that
         self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
-        self._mourners: list[Callable[[Farewell], None]] = []
-        self._departed: deque[Departure] = deque()
+        self._mourners: list[Callable[[UnacknowledgedMessage], None]] = []
+        self._departed: deque[RemovalDetails] = deque()
         self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
@@ -130,12 +130,12 @@ class Browsing:
     # followers
 
     @cached_property
-    def audience(self) -> TopicWithRecords:
+    def audience(self) -> RecordTopic:
         """The subscriptions that follow the queue without consuming."""
         return self._surroundings.topics.lookers_at(self.records)
 
     def attach(self, subscription: Subscription, permit: Permit) -> None:
-        """Add a subscription that follows the queue. See `Audience.attach`."""
+        """Add a subscription that follows the queue. See `SubscriberSet.attach`."""
         self.audience.attach(subscription, permit)
         self._look_after()
 
@@ -144,7 +144,7 @@ class Browsing:
         self.audience.detach(subscription)
         self._look_after()
 
-    def mourn(self, mourner: Callable[[Farewell], None]) -> Callable[[], None]:
+    def mourn(self, mourner: Callable[[UnacknowledgedMessage], None]) -> Callable[[], None]:
         """Add a callback for messages that leave the queue without having been acknowledged.
 
         Args:
@@ -191,11 +191,11 @@ class Browsing:
         for txid in map(self._core.ledger.entries.txid, places):
             earlier = pending.get(txid)
             was_seen = not is_seen if earlier is None else earlier.was_seen
-            pending[txid] = _Known(was_seen, is_seen)
+            pending[txid] = _MessageVisibility(was_seen, is_seen)
             self._oldest_pending = min(self._oldest_pending, txid)
         self._wake()
 
-    def take_events(self, events: Sequence[Event]) -> None:
+    def take_events(self, events: Sequence[QueueEvent]) -> None:
         """Queue expired messages of `events` for the callbacks of `mourn`."""
         if not self._mourners:
             return
@@ -214,15 +214,15 @@ class Browsing:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; the work is for all followers."""
+        """See `EngineTask.doing`; the work is for all followers."""
         return "", "what follows a queue"
 
     def step(self) -> bool:
-        """Send the notifications of some messages. See `Sliced.step`."""
+        """Send the notifications of some messages. See `EngineTask.step`."""
         try:
             self._tell_some()
             self._bury_some()
-        except JournalUnreadable:
+        except JournalUnreadableError:
             self._is_awake = False
             self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)
             return False
@@ -244,7 +244,7 @@ class Browsing:
                     self._told[txid] = leases
                 record = self._record(txid, message, leases)
             if previous is not None or record is not None:
-                change = Change(str(txid), self.records.name, previous, record)
+                change = RecordChange(str(txid), self.records.name, previous, record)
                 self.audience.announce(change, envelope, MATCH)
         if not self._pending:
             self._oldest_pending = _LAST_TXID
@@ -258,7 +258,7 @@ class Browsing:
                 continue
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
-                mourner(Farewell(message.body, correlation_id, departure))
+                mourner(UnacknowledgedMessage(message.body, correlation_id, departure))
         if not self._departed:
             self._oldest_departed = _LAST_TXID
 
@@ -276,7 +276,7 @@ class Browsing:
             needed.append(self._oldest_departed)
         return min(needed, default=None)
 
-    def read(self, txids: Sequence[int]) -> list[Shelved | None]:
+    def read(self, txids: Sequence[int]) -> list[CachedMessage | None]:
         """Return messages; those not in the cache are read from the log, and are not added to it.
 
         Raises:
@@ -296,20 +296,20 @@ class Browsing:
         """
         try:
             messages = self.read(txids)
-        except JournalUnreadable as problem:
-            raise StoreError(str(problem)) from None
+        except JournalUnreadableError as problem:
+            raise RecordStoreError(str(problem)) from None
         return [
             self._record(txid, message, self._leases(message))
             for txid, message in zip(txids, messages, strict=True)
             if message is not None
         ]
 
-    def _record(self, txid: int, message: Shelved | None, leases: _Leases) -> Record:
+    def _record(self, txid: int, message: CachedMessage | None, leases: _Leases) -> Record:
         name = self.records.name
         if message is None:  # the message is damaged in the log
             return Record(str(txid), b"", name, sequence=txid)
         context = message.context
-        tell_leases(context, leases)
+        set_lease_context(context, leases)
         return Record(
             str(txid),
             message.body,
@@ -321,7 +321,7 @@ class Browsing:
             context=context,
         )
 
-    def _leases(self, message: Shelved | None) -> _Leases:
+    def _leases(self, message: CachedMessage | None) -> _Leases:
         """Return the number of leases of a message, and the time of the last one."""
         if message is None:
             return _NEVER
@@ -386,12 +386,12 @@ class QueueRecords:
     key_fields: Final = ()
 
     def __init__(
-        self, browsing: Browsing, name: str, message_type: MessageType, functions: Functions
+        self, browsing: QueueBrowser, name: str, message_type: MessageType, functions: Functions
     ) -> None:
         self.name: Final = name
         self.type_name: Final = message_type.name
         self.table: Final = RecordTable(
-            _Seen(browsing), message_type, TableOptions(functions=functions)
+            _VisibleMessageStore(browsing), message_type, RecordTableOptions(functions=functions)
         )
         self._browsing = browsing
 
@@ -404,12 +404,12 @@ class QueueRecords:
         return self._browsing.query(spec)
 
 
-class _Seen(MemoryStore):
+class _VisibleMessageStore(MemoryStore):
     """A store without data of its own: its rows are the txids of messages."""
 
     __slots__ = ("_browsing",)
 
-    def __init__(self, browsing: Browsing) -> None:
+    def __init__(self, browsing: QueueBrowser) -> None:
         super().__init__()
         self._browsing = browsing
 
@@ -453,7 +453,7 @@ class QueueQuery(Iterator[list[Record]]):
 
     def __init__(
         self,
-        browsing: Browsing,
+        browsing: QueueBrowser,
         table: RecordTable,
         spec: QuerySpec,
         ended: Callable[[QueueQuery, None], object],
@@ -469,9 +469,9 @@ class QueueQuery(Iterator[list[Record]]):
             txids = txids[np.isin(txids, np.array(keys, np.uint64))]
         self._txids: Final = txids
         self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
-        self._portions: Final = Portions(spec.filter, _AT_ONCE)
-        self._test: Final = RecordTest(table, spec.filter, effort=self._portions.effort)
-        self._ordering: Final = Ordering(spec.order_by, table.message_type)
+        self._portions: Final = AdaptiveBatchSize(spec.filter, _AT_ONCE)
+        self._test: Final = RecordFilter(table, spec.filter, effort=self._portions.effort)
+        self._ordering: Final = RecordOrder(spec.order_by, table.message_type)
         self._extract: Final = table.extractor(self._ordering.fields)
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         steps = self._ordered if spec.order_by else self._chosen if spec.filter else self._all
@@ -522,7 +522,7 @@ class QueueQuery(Iterator[list[Record]]):
             yield found[start : None if self._last is None else max(0, self._last - before)]
 
     def _ordered(self) -> Iterator[list[Record]]:
-        ranking, order = Ranking(self._spec.skip_n, self._last), self._ordering
+        ranking, order = RowSorter(self._spec.skip_n, self._last), self._ordering
         for found in self._matching():
             values = (self._extract(record.body) for record in found)
             ranking.add(order.place(values, (record.sequence for record in found)))

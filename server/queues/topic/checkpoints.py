@@ -17,20 +17,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.storage.journal import JournalError
-from server.storage.journal.queue_points import QueuePoint, QueuesCache
+from server.storage.journal.queue_points import QueuePoint, QueuePointTable
 
 if TYPE_CHECKING:
-    from server.queues.topic.queue_table import Queues
+    from server.queues.topic.queue_table import QueueTable
     from server.queues.topic.queue_topic import QueueTopic
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SECONDS: Final = 1.0
 """Interval between two checks for changes to store."""
 
 
-class Checkpoints:
+class QueueCheckpoints:
     """Stores checkpoints of the queues of an instance.
 
     Args:
@@ -43,11 +43,11 @@ class Checkpoints:
 
     def __init__(
         self,
-        queues: Queues,
+        queues: QueueTable,
         begins: Mapping[QueueTopic, int],
         log: TransactionLog,
         clock: Clock,
-        events: Log,
+        events: ServerLog,
     ) -> None:
         self._queues: Final = queues
         self._begins: Final = begins
@@ -85,7 +85,7 @@ class Checkpoints:
         store, done = partial(self._store, cache), partial(self._done, cache, state)
         self._log.when_durable(lambda: self._log.do_aside(store, done))
 
-    def _store(self, cache: QueuesCache) -> str:
+    def _store(self, cache: QueuePointTable) -> str:
         """Store a cache that covers durable entries only; return the problem, empty for none."""
         try:
             self._log.journal.store_queues(cache)
@@ -93,7 +93,7 @@ class Checkpoints:
             return str(error)
         return ""
 
-    def _done(self, cache: QueuesCache, state: list[tuple[int, int]], problem: str) -> None:
+    def _done(self, cache: QueuePointTable, state: list[tuple[int, int]], problem: str) -> None:
         if not problem:
             self._stored, self._stamp = cache.txid, state
         elif not self._problem:
@@ -111,7 +111,7 @@ class Checkpoints:
         """Return a value that is equal as long as no queue has changed."""
         return [(self._start_of(queue), _early_changes(queue)) for queue in self._queues]
 
-    def _cache(self) -> QueuesCache:
+    def _cache(self) -> QueuePointTable:
         points = [
             QueuePoint(
                 queue.message_type.name,
@@ -123,7 +123,7 @@ class Checkpoints:
             )
             for queue in self._queues
         ]
-        return QueuesCache(self._log.last_txid, points)
+        return QueuePointTable(self._log.last_txid, points)
 
     def _start_of(self, queue: QueueTopic) -> int:
         """Return the txid from which a queue needs the log."""

@@ -6,33 +6,33 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.queues.topic.peers import Fabric
-    from server.topics.record_source import Keeper
-    from server.topics.sow_topic import TopicWithRecords
+    from server.queues.topic.peers import QueuePeers
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_topic import RecordTopic
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.rejection import Rejection
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 _MICROSECONDS: Final = 1_000_000
 
 
-class Target(Protocol):
+class DeliveryTopic(Protocol):
     """A topic that takes messages."""
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """See `Topic.publish`."""
 
 
-class Topics(Protocol):
+class QueueTopicLookup(Protocol):
     """The topics of the server. See `TopicTable`."""
 
-    def find(self, message_type: str, name: str) -> Target:
+    def find(self, message_type: str, name: str) -> DeliveryTopic:
         """Return a topic, creating it if it does not exist."""
 
-    def behind_queue(self, message_type: str, queue: str, name: str) -> Target:
+    def behind_queue(self, message_type: str, queue: str, name: str) -> DeliveryTopic:
         """Return the topic for messages that are published to a queue."""
 
     def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
@@ -49,11 +49,11 @@ class Topics(Protocol):
             published to another topic.
         """
 
-    def lookers_at(self, messages: Keeper) -> TopicWithRecords:
+    def lookers_at(self, messages: RecordSource) -> RecordTopic:
         """Make the topic that notifies the followers of a queue, which do not consume."""
 
 
-class Surroundings:
+class QueueServices:
     """The server's services for queues.
 
     Attributes:
@@ -70,11 +70,11 @@ class Surroundings:
     def __init__(
         self,
         log: TransactionLog,
-        topics: Topics,
+        topics: QueueTopicLookup,
         clock: Clock,
-        queue: Callable[[Sliced], None],
-        events: Log,
-        fabric: Fabric,
+        queue: Callable[[EngineTask], None],
+        events: ServerLog,
+        fabric: QueuePeers,
         group: str,
         is_replicated: Callable[[str, str], bool],
     ) -> None:

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 from amperage.wire.bookmarks import client_hash
-from server.storage.journal import JournalUnreadable
+from server.storage.journal import JournalUnreadableError
 from server.storage.journal.format.layout import CLIENT
 from server.storage.journal.publisher_table import publisher_part, server_made_identity
 from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
-    from server.queues.core import Departure, Expired, Mark
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.message_cache import Shelved
-    from server.storage.journal import Run
+    from server.queues.core import RemovalDetails, Expired, PublisherSequence
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.message_cache import CachedMessage
+    from server.storage.journal import EntryBatch
 
 _AT_ONCE: Final = 32
 """Letters published per time slice."""
@@ -46,13 +46,13 @@ _PLAIN: Final = "|,/:"
 """Characters that are not escaped, for readability."""
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """The description of the original message in a dead letter: its correlation id, parsed.
 
     Attributes:
         queue: the queue of the message.
         topic: the topic that the message was published to.
-        reasons: the reasons for its departure; see `Departure`.
+        reasons: the reasons for its departure; see `RemovalDetails`.
         deliveries: the number of its deliveries.
         cancels: the number of times that consumers returned it.
         last_consumer: the last consumer that leased it, empty for none.
@@ -66,7 +66,7 @@ class Letter(NamedTuple):
     deliveries: int
     cancels: int
     last_consumer: str
-    mark: Mark
+    mark: PublisherSequence
     correlation_id: str
 
     def to_text(self) -> str:
@@ -115,7 +115,7 @@ def _encode(fields: dict[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Author:
+class ServerPublisher:
     """The server as a publisher. See `Client`.
 
     Attributes:
@@ -144,7 +144,7 @@ class Author:
         return publisher_part(server_made_identity(self.client_hash, instance))
 
 
-class DeadLetters:
+class DeadLetterPublisher:
     """The dead letters of one queue.
 
     Args:
@@ -159,18 +159,18 @@ class DeadLetters:
     def __init__(
         self,
         spec: QueueSpec,
-        read: Callable[[Sequence[int]], list[Shelved | None]],
-        surroundings: Surroundings,
+        read: Callable[[Sequence[int]], list[CachedMessage | None]],
+        surroundings: QueueServices,
     ) -> None:
         self._queue: Final = spec.name
         self._topic: Final = spec.dead_letter_topic
         self._read: Final = read
         self._surroundings: Final = surroundings
         name = f"dead letters of {spec.message_type} queue {spec.name}"
-        self._author: Final = Author(name, spec.message_type)
+        self._author: Final = ServerPublisher(name, spec.message_type)
         self.part: Final = self._author.part(surroundings.log.instance)
         # by message without a letter: the txid of the entry of its expiry, and its departure
-        self._pending: dict[Mark, tuple[int, Departure]] = {}
+        self._pending: dict[PublisherSequence, tuple[int, RemovalDetails]] = {}
         self._oldest = _LAST_TXID  # of these messages, or an older txid
         self._has_begun = False
         self._is_awake = False
@@ -192,12 +192,12 @@ class DeadLetters:
             self._oldest = min(self._oldest, departure.txid)
         self._wake()
 
-    def recover(self, run: Run) -> None:
+    def recover(self, run: EntryBatch) -> None:
         """Remove the pending messages that have letters among log entries of an earlier run."""
         for position, row in enumerate(run.rows):
             if publisher_part(row[CLIENT]) != self.part:
                 continue
-            letter = Letter.from_text(run.entry(position).correlation_id.decode(errors="replace"))
+            letter = DeadLetter.from_text(run.entry(position).correlation_id.decode(errors="replace"))
             if letter is not None:
                 self._pending.pop(letter.mark, None)
         self._forget_oldest()
@@ -232,15 +232,15 @@ class DeadLetters:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; the work is not for a particular client."""
+        """See `EngineTask.doing`; the work is not for a particular client."""
         return "", "dead letters"
 
     def step(self) -> bool:
-        """Publish some letters. See `Sliced.step`."""
+        """Publish some letters. See `EngineTask.step`."""
         some = list(islice(self._pending.items(), _AT_ONCE))
         try:
             messages = self._read([departure.txid for _, (_, departure) in some])
-        except JournalUnreadable as problem:
+        except JournalUnreadableError as problem:
             self._try_later(str(problem))
             return False
         for (mark, (_, departure)), message in zip(some, messages, strict=True):
@@ -255,9 +255,9 @@ class DeadLetters:
         self._is_awake = bool(self._pending)
         return self._is_awake
 
-    def _publish(self, mark: Mark, departure: Departure, message: Shelved) -> str | None:
+    def _publish(self, mark: PublisherSequence, departure: RemovalDetails, message: CachedMessage) -> str | None:
         """Publish a letter; return the problem if it is to be retried, else None."""
-        letter = Letter(
+        letter = DeadLetter(
             self._queue,
             message.tray.topic,
             departure.reasons,
@@ -277,7 +277,7 @@ class DeadLetters:
             self._complain(mark, f"{rejection.reason}: {rejection.detail}")
         return None
 
-    def _complain(self, mark: Mark, problem: str) -> None:
+    def _complain(self, mark: PublisherSequence, problem: str) -> None:
         client, sequence = mark
         self._surroundings.events.emit(
             "1D-0020",

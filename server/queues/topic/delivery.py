@@ -13,21 +13,21 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from server.queues.topic.delivery_batch import QueueRun, lease_key
-from server.queues.topic.stalled_consumers import Unread
-from server.storage.journal import JournalUnreadable
+from server.queues.topic.delivery_batch import QueueDeliveryBatch, lease_key
+from server.queues.topic.stalled_consumers import StalledConsumers
+from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.delivery.delivery import deliver_run
 from server.topics.subscriptions.limits.failures import give_up_on
 
 if TYPE_CHECKING:
-    from server.queues.core import Consumer, Delivery, Queue
+    from server.queues.core import Consumer, QueueDelivery, Queue
     from server.queues.core.leases import Lease
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.depth_refill import Refilling
-    from server.queues.topic.message_batch import Part
-    from server.queues.topic.message_cache import Shelf
-    from server.queues.topic.queue_journal import Recording
-    from server.queues.topic.shared_queue import Membership
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.depth_refill import DepthRefill
+    from server.queues.topic.message_batch import QueueBatchPart
+    from server.queues.topic.message_cache import MessageCache
+    from server.queues.topic.queue_journal import QueueJournal
+    from server.queues.topic.shared_queue import SharedQueue
     from server.topics.subscriptions.delivery.delivery import Delivery as MessageDelivery
     from server.topics.subscriptions.subscription import Subscription
 
@@ -42,7 +42,7 @@ _LEAST_DELAY: Final = 0.001
 _PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
 
 
-class Delivering:
+class QueueDeliveryTask:
     """Delivers the messages of one queue.
 
     Args:
@@ -60,12 +60,12 @@ class Delivering:
         self,
         core: Queue,
         name: str,
-        shelf: Shelf,
-        refilling: Refilling,
-        recording: Recording,
-        membership: Membership,
+        shelf: MessageCache,
+        refilling: DepthRefill,
+        recording: QueueJournal,
+        membership: SharedQueue,
         delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
-        surroundings: Surroundings,
+        surroundings: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
@@ -76,8 +76,8 @@ class Delivering:
         self._delivery_for: Final = delivery_for
         self._surroundings: Final = surroundings
         self._deliveries: dict[Subscription, MessageDelivery] = {}
-        self._unread: Final = Unread(surroundings.clock)
-        self._outgoing: deque[Delivery] = deque()
+        self._unread: Final = StalledConsumers(surroundings.clock)
+        self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
         self._is_stalled = False
         self._timer_at: int | None = None
@@ -94,7 +94,7 @@ class Delivering:
         self._deliveries.pop(subscription, None)
         self._unread.forget(subscription.consumer)
 
-    def cannot_read(self, problem: JournalUnreadable) -> None:
+    def cannot_read(self, problem: JournalUnreadableError) -> None:
         """Log an unreadable log, and pause all deliveries for a while."""
         self._surroundings.events.emit("1D-0015", queue=self._name, problem=problem)
         self._is_stalled = True
@@ -104,11 +104,11 @@ class Delivering:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`; the work is for all consumers."""
+        """See `EngineTask.doing`; the work is for all consumers."""
         return "", "queue"
 
     def step(self) -> bool:
-        """Deliver some messages. See `Sliced.step`."""
+        """Deliver some messages. See `EngineTask.step`."""
         is_short = self._refill()
         has_decided = not self._outgoing
         if has_decided:
@@ -127,7 +127,7 @@ class Delivering:
         """Activate more messages; return True if there are more to activate at once."""
         try:
             return self._refilling.refill(_SENT_AT_ONCE)
-        except JournalUnreadable as problem:
+        except JournalUnreadableError as problem:
             self.cannot_read(problem)
             return False
 
@@ -140,7 +140,7 @@ class Delivering:
             self._recording.when_stored(partial(self._send_recorded, deliveries))
         self._recording.write()
 
-    def _send_recorded(self, deliveries: Sequence[Delivery]) -> None:
+    def _send_recorded(self, deliveries: Sequence[QueueDelivery]) -> None:
         """Send at-most-once messages; their departure is durable, so they cannot go to others."""
         self._outgoing += deliveries
         self.wake()
@@ -162,12 +162,12 @@ class Delivering:
             left -= len(delivery.txids)
             try:
                 self._send(delivery, is_fresh=is_fresh)
-            except JournalUnreadable as problem:
+            except JournalUnreadableError as problem:
                 self._outgoing.appendleft(delivery)
                 self.cannot_read(problem)
                 return
 
-    def _send(self, delivery: Delivery, *, is_fresh: bool) -> None:
+    def _send(self, delivery: QueueDelivery, *, is_fresh: bool) -> None:
         if delivery.consumer not in self._core.dispatch.seats:
             return  # the consumer has been detached meanwhile, and its leases have ended
         subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
@@ -177,10 +177,10 @@ class Delivering:
         until, ahead = delivery.lease_until, self._surroundings.ahead
         lease = lease_key(None if until is None else until + ahead)
         for alike in [there] if len(there) == 1 else _alike(there):
-            self._hand_over(subscription, QueueRun(alike, lease))
+            self._hand_over(subscription, QueueDeliveryBatch(alike, lease))
         self._unread.sent(delivery.consumer, self._surroundings.now, until)
 
-    def _still_leased(self, delivery: Delivery) -> Sequence[int]:
+    def _still_leased(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
 
         Any client may acknowledge messages, even before they are sent, and leases may end.
@@ -197,7 +197,7 @@ class Delivering:
             if not _is_over(lease, consumer)
         ]
 
-    def _hand_over(self, subscription: Subscription, run: QueueRun) -> None:
+    def _hand_over(self, subscription: Subscription, run: QueueDeliveryBatch) -> None:
         try:
             delivery = self._deliveries.get(subscription)
             if delivery is None:
@@ -233,12 +233,12 @@ def _is_over(lease: Lease | None, consumer: Consumer) -> bool:
     return lease is None or lease.seat.consumer is not consumer
 
 
-def _alike(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+def _alike(parts: Sequence[QueueBatchPart]) -> Iterator[Sequence[QueueBatchPart]]:
     """Group messages of the same publisher with the same header keys."""
     return (list(alike) for _, alike in groupby(parts, _PUBLISHER_AND_KEYS))
 
 
-def _part(delivery: Delivery, start: int, stop: int) -> Delivery:
+def _part(delivery: QueueDelivery, start: int, stop: int) -> QueueDelivery:
     return delivery._replace(
         txids=delivery.txids[start:stop],
         places=delivery.places[start:stop],

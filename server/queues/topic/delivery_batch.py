@@ -10,14 +10,14 @@ from amperage.wire.framing import frame_run
 from server.topics.subscriptions.delivery.envelope import Envelope, iso_timestamp
 
 if TYPE_CHECKING:
-    from server.queues.topic.message_batch import Part
+    from server.queues.topic.message_batch import QueueBatchPart
 
 _MICROSECONDS = 1_000_000
 _Value = TypeVar("_Value")
 
 
-class QueueRun:
-    """Messages of one publisher that one consumer gets together; see `MessageRun`.
+class QueueDeliveryBatch:
+    """Messages of one publisher that one consumer gets together; see `MessageBatch`.
 
     They always carry their bookmarks, by which they are acknowledged, and the end of the lease if
     there is one (AMPS Command Reference, LeasePeriod).
@@ -29,7 +29,7 @@ class QueueRun:
 
     __slots__ = ("_keys", "_lease", "_parts", "bodies")
 
-    def __init__(self, parts: Sequence[Part], lease: bytes) -> None:
+    def __init__(self, parts: Sequence[QueueBatchPart], lease: bytes) -> None:
         self._parts = parts
         self._lease = lease
         self.bodies: Sequence[bytes] = _joined([part.of(part.tray.bodies) for part in parts])
@@ -48,7 +48,7 @@ class QueueRun:
         bookmark: bool,  # noqa: ARG002 - a message of a queue always has one
         record: bool,  # noqa: ARG002 - the messages are from the log, which has no records
     ) -> bytes:
-        """See `MessageRun`."""
+        """See `MessageBatch`."""
         parts = self._parts
         varying = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
         sequences = _joined([part.of(part.tray.sequences) for part in parts])
@@ -62,7 +62,7 @@ class QueueRun:
         return frame_run(start + b',"l":%d' + keys + varying + end, bodies, columns)
 
     def envelope(self, position: int) -> Envelope:
-        """See `MessageRun`."""
+        """See `MessageBatch`."""
         for part in self._parts:
             if position < len(part.positions):
                 break

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from server.storage.journal import MESSAGES, Span
+from server.storage.journal import MESSAGES, LogSpan
 
 if TYPE_CHECKING:
     from server.queues.core import Queue
-    from server.queues.topic.enqueue import Entrance
-    from server.storage.journal import Cursor
-    from server.storage.journal import Topic as TopicName
+    from server.queues.topic.enqueue import Enqueuer
+    from server.storage.journal import JournalCursor
+    from server.storage.journal import JournalTopic as TopicName
     from server.topics.transaction_log import TransactionLog
 
 
-class Refilling:
+class DepthRefill:
     """Reads messages from the log up to the TargetQueueDepth of one queue.
 
     Args:
@@ -32,7 +32,7 @@ class Refilling:
     def __init__(
         self,
         core: Queue,
-        entrance: Entrance,
+        entrance: Enqueuer,
         log: TransactionLog,
         is_fed_by: Callable[[TopicName], bool],
         wake: Callable[[], None],
@@ -42,7 +42,7 @@ class Refilling:
         self._log: Final = log
         self._is_fed_by: Final = is_fed_by
         self._wake: Final = wake
-        self._cursor: Cursor | None = None  # exists only while there are inactive messages
+        self._cursor: JournalCursor | None = None  # exists only while there are inactive messages
         self._waits_for_log = False
 
     def refill(self, most: int) -> bool:
@@ -65,7 +65,7 @@ class Refilling:
             return False
         cursor = self._cursor
         if cursor is None:
-            span = Span(ledger.resume_txid - 1)
+            span = LogSpan(ledger.resume_txid - 1)
             cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
         for run in cursor.read_on(wanted).runs():
             self._entrance.enter(run, ledger.admit)

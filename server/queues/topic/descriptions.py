@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.queues.core.inspection import obstacles
-from server.storage.journal import JournalUnreadable
+from server.storage.journal import JournalUnreadableError
 
 if TYPE_CHECKING:
     from server.queues.core import Queue
@@ -17,7 +17,7 @@ def bookmark_of(queue: Queue, place: int) -> str:
     return f"{client}|{sequence}|"
 
 
-def why_it_stays(queue: Queue, place: int, now: int) -> str:
+def describe_obstacles(queue: Queue, place: int, now: int) -> str:
     """Describe the reasons why a message is not delivered.
 
     Args:
@@ -27,6 +27,6 @@ def why_it_stays(queue: Queue, place: int, now: int) -> str:
     """
     try:
         found = obstacles(queue, place, now)
-    except JournalUnreadable as problem:
+    except JournalUnreadableError as problem:
         return f"the transaction log cannot be read: {problem}"
     return "; ".join(obstacle.text for obstacle in found) or "is about to be delivered"

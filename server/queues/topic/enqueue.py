@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.expressions import Kind, parse, references
+from server.expressions import ContextKind, parse, references
 from server.expressions.backends.compile_message import compile_value
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.numerals import numeral
 from server.message_types.base import BodyError
-from server.queues.core import Details
-from server.queues.core.details import NO_DETAILS
+from server.queues.core import MessageDetails
+from server.queues.core.details import NO_MESSAGE_DETAILS
 from server.storage.journal.format.layout import (
     CLIENT,
     EXPIRATION,
@@ -28,7 +28,7 @@ from server.storage.journal.format.layout import (
     TXID,
 )
 from server.storage.journal.publisher_table import publisher_part
-from server.topics.log_feed import recorded_of
+from server.topics.log_feed import make_recorded_messages
 from server.topics.subscriptions.matching.filter_set import FilterSet
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.message_context import MessageContext
     from server.message_types.base import MessageType
-    from server.storage.journal import Run
-    from server.storage.journal.format.layout import Row
-    from server.topics.log_feed import Recorded
+    from server.storage.journal import EntryBatch
+    from server.storage.journal.format.layout import EntryRow
+    from server.topics.log_feed import RecordedBatch
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.matching.filter_set import Filter
 
 _MICROSECONDS: Final = 1_000_000
 _LARGEST: Final = 1 << 64
 
-Failed = Callable[[Exception], None]
+OnExpressionFailure = Callable[[Exception], None]
 """Callback for an expression of the configuration that raised an exception."""
 
 
-class Enter(Protocol):
+class EnqueueCallback(Protocol):
     """Enqueues messages of one publisher; see `Queue.enqueue`."""
 
     def __call__(
@@ -58,12 +58,12 @@ class Enter(Protocol):
         times: Sequence[int],
         client: int,
         sequences: Sequence[int],
-        details: Details,
+        details: MessageDetails,
     ) -> None:
         """Enqueue the messages."""
 
 
-class Strangers(Protocol):
+class ForeignPublishers(Protocol):
     """Knows the publishers of messages that are only for other queues of the same topics."""
 
     def on(self, path: str) -> frozenset[int]:
@@ -73,7 +73,7 @@ class Strangers(Protocol):
         """
 
 
-class Entrance:
+class Enqueuer:
     """Decides which messages enter a queue.
 
     Args:
@@ -91,9 +91,9 @@ class Entrance:
         spec: QueueSpec,
         message_type: MessageType,
         functions: Functions,
-        on_failure: Failed,
+        on_failure: OnExpressionFailure,
         first_owner: Callable[[str], str],
-        strangers: Strangers,
+        strangers: ForeignPublishers,
         steady: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
     ) -> None:
         self._steady = steady
@@ -103,16 +103,16 @@ class Entrance:
         self._filter = self._add(spec.filter, functions)
         self._barrier = self._add(spec.barrier_expression, functions)
         self._priority, self._key = (
-            None if text is None else _Value(text, message_type, functions)
+            None if text is None else _ExpressionEvaluator(text, message_type, functions)
             for text in (spec.priority, spec.order_key)
         )
 
     def _add(self, text: str | None, functions: Functions) -> Filter | None:
         if text is None:
             return None
-        return self._filters.add(parse(text, Kind.STABLE_FILTER, functions))
+        return self._filters.add(parse(text, ContextKind.STABLE_FILTER, functions))
 
-    def enter(self, run: Run, into: Enter) -> None:
+    def enter(self, run: EntryBatch, into: EnqueueCallback) -> None:
         """Enqueue the admitted messages of a run, in the order of the log.
 
         Args:
@@ -121,7 +121,7 @@ class Entrance:
         """
         if self._filters or self._priority or self._key:
             for position in range(len(run.rows)):
-                recorded, details = self.admit(recorded_of(run.entry(position)))
+                recorded, details = self.admit(make_recorded_messages(run.entry(position)))
                 if recorded.bodies:
                     moments = self._steady(recorded.txids, (recorded.moment,))
                     into(recorded.txids, moments, recorded.client, recorded.sequences, details)
@@ -132,9 +132,9 @@ class Entrance:
             if publisher_part(client) in strangers:
                 continue
             rows = list(alike)
-            details = NO_DETAILS
+            details = NO_MESSAGE_DETAILS
             if lifetime or has_key or owner:
-                details = Details(
+                details = MessageDetails(
                     lifetimes=[lifetime * _MICROSECONDS] * len(rows) if lifetime else None,
                     sow_keys=[row[SOW_KEY] for row in rows] if has_key else None,
                     owners=[owner] * len(rows) if owner else None,
@@ -148,7 +148,7 @@ class Entrance:
                 details,
             )
 
-    def admit(self, recorded: Recorded) -> tuple[Recorded, Details]:
+    def admit(self, recorded: RecordedBatch) -> tuple[RecordedBatch, MessageDetails]:
         """Select the messages that enter the queue.
 
         Returns:
@@ -156,7 +156,7 @@ class Entrance:
         """
         barriers = None
         if publisher_part(recorded.client) in self._strangers.on(recorded.path):
-            return pick(recorded, ()), NO_DETAILS
+            return pick(recorded, ()), NO_MESSAGE_DETAILS
         if self._filters:
             recorded, barriers = self._chosen(recorded)
         count = len(recorded.bodies)
@@ -164,8 +164,8 @@ class Entrance:
         priority, key = self._priority, self._key
         owner = self._first_owner(recorded.path)
         if not (lifetime or recorded.sow_keys or priority or key or barriers or owner):
-            return recorded, NO_DETAILS
-        return recorded, Details(
+            return recorded, NO_MESSAGE_DETAILS
+        return recorded, MessageDetails(
             barriers=barriers,
             lifetimes=[lifetime * _MICROSECONDS] * count if lifetime else None,
             priorities=list(map(_as_priority, priority.of(recorded))) if priority else None,
@@ -174,7 +174,7 @@ class Entrance:
             owners=[owner] * count if owner else None,
         )
 
-    def _chosen(self, recorded: Recorded) -> tuple[Recorded, Sequence[bool] | None]:
+    def _chosen(self, recorded: RecordedBatch) -> tuple[RecordedBatch, Sequence[bool] | None]:
         matched = [
             self._filters.match(body, context)
             for body, context in zip(recorded.bodies, _contexts(recorded), strict=True)
@@ -189,21 +189,21 @@ class Entrance:
         return recorded, [self._barrier in filters for filters in matched]
 
 
-def _alike(row: Row) -> tuple[int, int, bool]:
+def _alike(row: EntryRow) -> tuple[int, int, bool]:
     """Return the batch key: publisher, lifetime, and whether there is a SOW key."""
     return row[CLIENT], row[EXPIRATION], row[SOW_KEY] > 0
 
 
-class _Value:
+class _ExpressionEvaluator:
     """Evaluates an expression for messages."""
 
     def __init__(self, text: str, message_type: MessageType, functions: Functions) -> None:
-        expr = parse(text, Kind.VALUE, functions)
+        expr = parse(text, ContextKind.VALUE, functions)
         layout = tuple(references(expr))
         self._extract = message_type.extractor([reference.path for reference in layout])
-        self._evaluate = compile_value(as_read(expr, message_type), functions, layout)
+        self._evaluate = compile_value(with_inferred_types(expr, message_type), functions, layout)
 
-    def of(self, recorded: Recorded) -> Iterator[object]:
+    def of(self, recorded: RecordedBatch) -> Iterator[object]:
         """Return the value for each message, None where there is none."""
         for body, context in zip(recorded.bodies, _contexts(recorded), strict=True):
             try:
@@ -231,7 +231,7 @@ def _as_key(value: object) -> int:
     return 0 if value is None else hash(value) % _LARGEST or 1
 
 
-def _contexts(recorded: Recorded) -> list[MessageContext]:
+def _contexts(recorded: RecordedBatch) -> list[MessageContext]:
     """Return the context of each message for expressions."""
     return [
         context_of(recorded.envelope, recorded.topic, body, (recorded.client, sequence))
@@ -249,7 +249,7 @@ def context_of(
     return context
 
 
-def pick(recorded: Recorded, positions: Sequence[int]) -> Recorded:
+def pick(recorded: RecordedBatch, positions: Sequence[int]) -> RecordedBatch:
     """Return the messages at some positions."""
     return recorded._replace(
         bodies=[recorded.bodies[at] for at in positions],

@@ -1,4 +1,4 @@
-"""Matches messages of a queue against its consumers' filters. See `server.queues.core.Matching`."""
+"""Matches messages of a queue against its consumers' filters. See `server.queues.core.FilterMatcher`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from server.expressions.message_context import NO_CONTEXT
 from server.expressions.tree import Call, walk
 from server.queues.core import UnmatchedError
-from server.storage.journal import JournalUnreadable
+from server.storage.journal import JournalUnreadableError
 from server.topics.subscriptions.matching.filter_set import FilterSet
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
-    from server.queues.core import Mark
-    from server.queues.topic.message_batch import Part
-    from server.queues.topic.message_cache import Shelf
+    from server.queues.core import PublisherSequence
+    from server.queues.topic.message_batch import QueueBatchPart
+    from server.queues.topic.message_cache import MessageCache
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.matching.filter_set import Filter
 
@@ -28,7 +28,7 @@ _OF_LEASES: Final = frozenset({"last_leased", "lease_count"})
 """Context fields of a message that may change between matches."""
 
 
-class Wanted(NamedTuple):
+class ConsumerFilter(NamedTuple):
     """A consumer's filter; equal filters are evaluated once per message.
 
     Attributes:
@@ -40,13 +40,13 @@ class Wanted(NamedTuple):
     expr: Expr
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Wanted) and self.text == other.text
+        return isinstance(other, ConsumerFilter) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-class QueueMatching:
+class QueueFilterMatcher:
     """Evaluates filters for messages that are identified by their txids.
 
     Args:
@@ -61,12 +61,12 @@ class QueueMatching:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: MessageCache,
         message_type: MessageType,
         functions: Functions,
-        on_failure: Callable[[Wanted, Exception], None],
-        on_unreadable: Callable[[JournalUnreadable], None],
-        leases: Callable[[Mark], tuple[int, int]],
+        on_failure: Callable[[ConsumerFilter, Exception], None],
+        on_unreadable: Callable[[JournalUnreadableError], None],
+        leases: Callable[[PublisherSequence], tuple[int, int]],
     ) -> None:
         self._functions = functions
         self._leases = leases
@@ -74,29 +74,29 @@ class QueueMatching:
         self._filters = FilterSet(message_type, functions, self._failed)
         self._on_failure = on_failure
         self._on_unreadable = on_unreadable
-        self._wanted: dict[Filter, Wanted] = {}
-        self._known: dict[Wanted, Filter] = {}
+        self._wanted: dict[Filter, ConsumerFilter] = {}
+        self._known: dict[ConsumerFilter, Filter] = {}
 
     def add(self, content_filter: Hashable) -> None:
-        """See `Matching.add`."""
-        wanted = cast(Wanted, content_filter)
+        """See `FilterMatcher.add`."""
+        wanted = cast(ConsumerFilter, content_filter)
         filter_ = self._filters.add(wanted.expr)
         self._known[wanted], self._wanted[filter_] = filter_, wanted
 
     def discard(self, content_filter: Hashable) -> None:
-        """See `Matching.discard`."""
-        filter_ = self._known.pop(cast(Wanted, content_filter))
+        """See `FilterMatcher.discard`."""
+        filter_ = self._known.pop(cast(ConsumerFilter, content_filter))
         del self._wanted[filter_]
         self._filters.remove(filter_)
 
     def may_change(self, content_filter: Hashable) -> bool:
-        """See `Matching.may_change`."""
+        """See `FilterMatcher.may_change`."""
         return any(
             isinstance(node, Call) and self._functions[node.name].reads in _OF_LEASES
-            for node in walk(cast(Wanted, content_filter).expr)
+            for node in walk(cast(ConsumerFilter, content_filter).expr)
         )
 
-    def cost(self, content_filter: Wanted, queue: str) -> FilterCost | None:
+    def cost(self, content_filter: ConsumerFilter, queue: str) -> FilterCost | None:
         """Return the cost of a filter; None if it is not evaluated here.
 
         Args:
@@ -107,7 +107,7 @@ class QueueMatching:
         return None if filter_ is None else self._filters.cost(filter_, queue)
 
     def match(self, txids: Sequence[int]) -> Sequence[Collection[Hashable]]:
-        """See `Matching.match`.
+        """See `FilterMatcher.match`.
 
         Raises:
             UnmatchedError: the messages cannot be read at the moment.
@@ -115,14 +115,14 @@ class QueueMatching:
         results: list[Collection[Hashable]] = []
         try:
             parts = list(self._shelf.find(txids))
-        except JournalUnreadable as problem:
+        except JournalUnreadableError as problem:
             self._on_unreadable(problem)
             raise UnmatchedError(str(problem)) from problem
         for part in parts:
             results += [()] if part is None else self._match_part(part)
         return results
 
-    def _match_part(self, part: Part) -> Sequence[Collection[Hashable]]:
+    def _match_part(self, part: QueueBatchPart) -> Sequence[Collection[Hashable]]:
         filters, wanted, tray = self._filters, self._wanted, part.tray
         filters.expect(len(part.positions))
         if not filters.asks_for_context:
@@ -133,7 +133,7 @@ class QueueMatching:
         results: list[Collection[Hashable]] = []
         for at in part.positions:
             context = tray.context(at)
-            tell_leases(context, self._leases(tray.mark(at)))
+            set_lease_context(context, self._leases(tray.mark(at)))
             results.append([wanted[one] for one in filters.match(tray.bodies[at], context)])
         return results
 
@@ -141,7 +141,7 @@ class QueueMatching:
         self._on_failure(self._wanted[filter_], error)
 
 
-def tell_leases(context: MessageContext, leases: tuple[int, int]) -> None:
+def set_lease_context(context: MessageContext, leases: tuple[int, int]) -> None:
     """Set the number of leases and the time of the last one (microseconds) in a context."""
     count, last = leases
     context.lease_count = count

@@ -10,20 +10,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from server.queues.topic.descriptions import bookmark_of, why_it_stays
+from server.queues.topic.descriptions import bookmark_of, describe_obstacles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from server.queues.core import Queue
-    from server.queues.topic.context import Surroundings
+    from server.queues.topic.context import QueueServices
 
 _SAY_AGAIN: Final = 3600.0
 """Minimum seconds between two log entries: the check for removable journals runs every second."""
 _MICROSECONDS: Final = 1_000_000
 
 
-class Forgotten:
+class QueueRetentionLog:
     """Reports the oldest message of one queue when a journal must stay for it.
 
     Args:
@@ -32,7 +32,7 @@ class Forgotten:
         surroundings: the server's services for the queue.
     """
 
-    def __init__(self, core: Queue, name: str, surroundings: Surroundings) -> None:
+    def __init__(self, core: Queue, name: str, surroundings: QueueServices) -> None:
         self._core: Final = core
         self._name: Final = name
         self._surroundings: Final = surroundings
@@ -57,5 +57,5 @@ class Forgotten:
             queue=self._name,
             bookmark=bookmark_of(self._core, place),
             age=timedelta(seconds=max(moment - entries.time(place), 0) // _MICROSECONDS),
-            why=why_it_stays(self._core, place, moment),
+            why=describe_obstacles(self._core, place, moment),
         )

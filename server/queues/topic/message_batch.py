@@ -17,8 +17,8 @@ from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope
 
 if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
-    from server.storage.journal import Run
-    from server.topics.log_feed import Recorded
+    from server.storage.journal import EntryBatch
+    from server.topics.log_feed import RecordedBatch
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 _Value = TypeVar("_Value")
@@ -30,10 +30,10 @@ _EACH_READ_BACK: Final = 550
 _TOGETHER: Final = 880
 """Memory overhead beyond the bodies, in bytes, as measured: of a message, for its objects and its
 place in all columns and tables; of a message read back, much more, for its log record is kept as
-well; and of a `Tray`."""
+well; and of a `QueueMessageBatch`."""
 
 
-class Tray:
+class QueueMessageBatch:
     """A batch of one publisher's messages in log order, with no others of the queue between them.
 
     Args:
@@ -121,7 +121,7 @@ class Tray:
         return positions
 
     def stretches(self) -> Iterable[int]:
-        """Return the stretches of the log that contain its messages. See `TrayIndex`."""
+        """Return the stretches of the log that contain its messages. See `QueueBatchIndex`."""
         if self._is_dense:
             return range(self._first >> _STRETCH, (self._last >> _STRETCH) + 1)
         return {txid >> _STRETCH for txid in self.txids}
@@ -136,8 +136,8 @@ class Tray:
         return context_of(self.envelope(position), self.topic, self.bodies[position], mark)
 
 
-class TrayIndex:
-    """Finds the `Tray` of a message.
+class QueueBatchIndex:
+    """Finds the `QueueMessageBatch` of a message.
 
     The log is divided into stretches, and the index maps each stretch to the batches that have
     messages in it. So the cost per message of a large batch is close to zero, and the lookup of a
@@ -145,9 +145,9 @@ class TrayIndex:
     """
 
     def __init__(self) -> None:
-        self._trays: dict[int, list[Tray]] = {}
+        self._trays: dict[int, list[QueueMessageBatch]] = {}
 
-    def add(self, tray: Tray) -> None:
+    def add(self, tray: QueueMessageBatch) -> None:
         """Add a batch."""
         trays = self._trays
         for stretch in tray.stretches():
@@ -156,7 +156,7 @@ class TrayIndex:
             else:
                 trays[stretch] = [tray]
 
-    def discard(self, tray: Tray) -> None:
+    def discard(self, tray: QueueMessageBatch) -> None:
         """Remove a batch."""
         trays = self._trays
         for stretch in tray.stretches():
@@ -166,7 +166,7 @@ class TrayIndex:
             else:
                 alike.remove(tray)
 
-    def find(self, txid: int) -> Tray | None:
+    def find(self, txid: int) -> QueueMessageBatch | None:
         """Return the batch of a message, None if it is in none."""
         for tray in self._trays.get(txid >> _STRETCH, ()):
             if tray.has(txid):
@@ -184,15 +184,15 @@ class TrayIndex:
         self._trays.clear()
 
 
-class Part(NamedTuple):
+class QueueBatchPart(NamedTuple):
     """Some messages of a batch.
 
     Attributes:
         tray: the batch.
-        positions: their positions in it; see `Tray.positions`.
+        positions: their positions in it; see `QueueMessageBatch.positions`.
     """
 
-    tray: Tray
+    tray: QueueMessageBatch
     positions: Sequence[int]
 
     def of(self, column: Sequence[_Value]) -> Sequence[_Value]:
@@ -203,10 +203,10 @@ class Part(NamedTuple):
         return [column[position] for position in positions]
 
 
-def tray_of(recorded: Recorded) -> Tray:
+def make_recorded_batch(recorded: RecordedBatch) -> QueueMessageBatch:
     """Make the batch of messages that have just been recorded."""
     envelope, count = recorded.envelope, len(recorded.txids)
-    return Tray(
+    return QueueMessageBatch(
         recorded.topic,
         recorded.client,
         recorded.txids,
@@ -218,7 +218,7 @@ def tray_of(recorded: Recorded) -> Tray:
     )
 
 
-def trays_of(run: Run, known: Collection[int]) -> Iterator[Tray]:
+def make_logged_batches(run: EntryBatch, known: Collection[int]) -> Iterator[QueueMessageBatch]:
     """Make the batches of messages that were read from the log.
 
     Args:
@@ -239,11 +239,11 @@ def trays_of(run: Run, known: Collection[int]) -> Iterator[Tray]:
         start = stop
 
 
-def _logged_tray(run: Run, start: int, stop: int) -> Tray:
+def _logged_tray(run: EntryBatch, start: int, stop: int) -> QueueMessageBatch:
     rows, bodies = run.rows[start:stop], run.data[start:stop]
     if run.has_extras:
         bodies = [run.entry(position).body for position in range(start, stop)]
-    return Tray(
+    return QueueMessageBatch(
         run.topic.name,
         rows[0][CLIENT],
         [row[TXID] for row in rows],

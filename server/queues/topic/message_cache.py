@@ -1,7 +1,7 @@
 """The message cache of a queue: recent bodies are in memory, all others are read from the log.
 
 A queue stores txids, and the log stores messages. The newest messages are usually delivered next,
-so they are cached in a `Shelf` up to a limit. On a cache miss, the message is read from the log
+so they are cached in a `MessageCache` up to a limit. On a cache miss, the message is read from the log
 together with the messages after it, because a queue that is behind is delivered in log order.
 
 Messages that are not on stable storage yet cannot be read back, so they are kept beyond the limit.
@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.queues.topic.message_batch import Part, Tray, TrayIndex, tray_of, trays_of
-from server.storage.journal import MESSAGES, Span
+from server.queues.topic.message_batch import QueueBatchPart, QueueMessageBatch, QueueBatchIndex, make_recorded_batch, make_logged_batches
+from server.storage.journal import MESSAGES, LogSpan
 from server.storage.journal.format.layout import TXID
 
 if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
-    from server.storage.journal import Topic as TopicName
-    from server.storage.journal.read.cursor import Cursor
-    from server.topics.log_feed import Recorded
+    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal.read.cursor import JournalCursor
+    from server.topics.log_feed import RecordedBatch
     from server.topics.transaction_log import TransactionLog
 
 _ROOM: Final = 32 * 1024 * 1024
@@ -34,7 +34,7 @@ _SHORT_WAY: Final = 4096
 """Entries: up to this distance ahead the cursor reads on, beyond it a new cursor seeks."""
 
 
-class Shelved(NamedTuple):
+class CachedMessage(NamedTuple):
     """One message in the cache.
 
     Attributes:
@@ -42,7 +42,7 @@ class Shelved(NamedTuple):
         position: its position in the batch.
     """
 
-    tray: Tray
+    tray: QueueMessageBatch
     position: int
 
     @property
@@ -66,7 +66,7 @@ class Shelved(NamedTuple):
         return self.tray.context(self.position)
 
 
-class Shelf:
+class MessageCache:
     """The message cache of one queue.
 
     Args:
@@ -85,24 +85,24 @@ class Shelf:
         self._log = log
         self._wanted = wanted
         self._room = room
-        self._index = TrayIndex()
-        self._order: deque[Tray] = deque()  # oldest first
+        self._index = QueueBatchIndex()
+        self._order: deque[QueueMessageBatch] = deque()  # oldest first
         self.bytes_put = 0
         self.size = 0
-        self._cursor: Cursor | None = None
+        self._cursor: JournalCursor | None = None
 
-    def sibling(self, room: int) -> Shelf:
+    def sibling(self, room: int) -> MessageCache:
         """Return another cache of the same queue, for readers that are not consumers."""
-        return Shelf(self._log, self._wanted, room)
+        return MessageCache(self._log, self._wanted, room)
 
-    def at_hand(self, txid: int) -> Shelved | None:
+    def at_hand(self, txid: int) -> CachedMessage | None:
         """Return a cached message, None if it would have to be read from the log."""
         tray = self._index.find(txid)
-        return None if tray is None else Shelved(tray, tray.positions((txid,))[0])
+        return None if tray is None else CachedMessage(tray, tray.positions((txid,))[0])
 
-    def put(self, recorded: Recorded) -> None:
+    def put(self, recorded: RecordedBatch) -> None:
         """Cache messages that have just been recorded."""
-        tray = tray_of(recorded)
+        tray = make_recorded_batch(recorded)
         self.bytes_put += tray.size
         self._keep(tray)
         if self.size > self._room:
@@ -123,7 +123,7 @@ class Shelf:
         while order and order[0].txids[-1] < first:
             self._drop(order.popleft())
 
-    def find(self, txids: Sequence[int]) -> Iterator[Part | None]:
+    def find(self, txids: Sequence[int]) -> Iterator[QueueBatchPart | None]:
         """Find messages by their txids, in the given order.
 
         Returns:
@@ -141,25 +141,25 @@ class Shelf:
                 start += 1
             else:
                 positions = tray.positions(txids, start)
-                yield Part(tray, positions)
+                yield QueueBatchPart(tray, positions)
                 start += len(positions)
 
-    def get(self, txids: Sequence[int]) -> list[Shelved | None]:
+    def get(self, txids: Sequence[int]) -> list[CachedMessage | None]:
         """Return messages one by one. See `find`."""
-        messages: list[Shelved | None] = []
+        messages: list[CachedMessage | None] = []
         for part in self.find(txids):
             if part is None:
                 messages.append(None)
             else:
-                messages += [Shelved(part.tray, position) for position in part.positions]
+                messages += [CachedMessage(part.tray, position) for position in part.positions]
         return messages
 
-    def _keep(self, tray: Tray) -> None:
+    def _keep(self, tray: QueueMessageBatch) -> None:
         self._index.add(tray)
         self._order.append(tray)
         self.size += tray.size
 
-    def _drop(self, tray: Tray) -> None:
+    def _drop(self, tray: QueueMessageBatch) -> None:
         self._index.discard(tray)
         self.size -= tray.size
 
@@ -169,16 +169,16 @@ class Shelf:
         while self.size > self._room and order and order[0].txids[-1] <= durable:
             self._drop(order.popleft())
 
-    def _read_back(self, txid: int) -> Tray | None:
+    def _read_back(self, txid: int) -> QueueMessageBatch | None:
         """Read the batch of a message from the log; return None if it is damaged there."""
         cursor = self._cursor
         if cursor is None or not txid - _SHORT_WAY <= cursor.position + 1 <= txid:
-            cursor = self._log.journal.replay(Span(txid - 1), self._wanted, MESSAGES)
+            cursor = self._log.journal.replay(LogSpan(txid - 1), self._wanted, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
             for run in cursor.read_on(_AT_ONCE).runs():
                 known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
-                for read in trays_of(run, known):
+                for read in make_logged_batches(run, known):
                     self._keep(read)
         tray = self._index.find(txid)
         if self.size > self._room:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.queues.core import Mark
-    from server.replication.core import Known
+    from server.queues.core import PublisherSequence
+    from server.replication.core import DedupWindow
 
 
-class Post(Protocol):
-    """Sends messages ("words") to other instances. See `Links`."""
+class PeerMessenger(Protocol):
+    """Sends messages ("words") to other instances. See `LinkRegistry`."""
 
     def say(self, to: str, subject: str, body: bytes) -> None:
         """Send a message to an instance, without a guarantee of arrival."""
@@ -24,19 +24,19 @@ class Post(Protocol):
         """Return True if an instance can be reached; None if that is not known."""
 
 
-Hear = Callable[[str, str, bytes], None]
+OnPeerMessage = Callable[[str, str, bytes], None]
 """Callback for a received word: the instance that it is for, its sender, and its body."""
 
 
-class Fabric:
+class QueuePeers:
     """The services of replication for shared queues."""
 
     def __init__(self) -> None:
-        self._post: Post | None = None
-        self._known: Known | None = None
-        self._listeners: Final[dict[str, Hear]] = {}
+        self._post: PeerMessenger | None = None
+        self._known: DedupWindow | None = None
+        self._listeners: Final[dict[str, OnPeerMessage]] = {}
 
-    def use(self, post: Post, known: Known) -> None:
+    def use(self, post: PeerMessenger, known: DedupWindow) -> None:
         """Connect queues with other instances from now on.
 
         Args:
@@ -46,7 +46,7 @@ class Fabric:
         self._post = post
         self._known = known
 
-    def listen(self, subject: str, hear: Hear) -> None:
+    def listen(self, subject: str, hear: OnPeerMessage) -> None:
         """Register the callback for words with a subject."""
         self._listeners[subject] = hear
 
@@ -57,15 +57,15 @@ class Fabric:
             hear(to, sender, body)
 
     def say(self, to: str, subject: str, body: bytes) -> None:
-        """See `Post.say`."""
+        """See `PeerMessenger.say`."""
         if self._post is not None:
             self._post.say(to, subject, body)
 
     def reach(self, name: str) -> bool | None:
-        """See `Post.reach`."""
+        """See `PeerMessenger.reach`."""
         return False if self._post is None else self._post.reach(name)
 
-    def is_missing(self, mark: Mark) -> bool:
+    def is_missing(self, mark: PublisherSequence) -> bool:
         """Return True if a message has not arrived although later ones of its publisher have."""
         if self._known is None:
             return False

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from server.queues.core import Expired, encode
 from server.queues.core.events import shifted
-from server.storage.journal import JournalUnavailable, Kind
+from server.storage.journal import JournalUnavailableError, JournalEntryKind
 from server.storage.journal.format.entry import NO_ORIGIN
 
 if TYPE_CHECKING:
-    from server.queues.core import Event, Queue
-    from server.queues.topic.browser import Browsing
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.dead_letters import DeadLetters
+    from server.queues.core import QueueEvent, Queue
+    from server.queues.topic.browser import QueueBrowser
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.dead_letters import DeadLetterPublisher
     from server.storage.journal import TopicHandle
 
 _RETRY_SECONDS: Final = 1.0
@@ -28,14 +28,14 @@ NOBODY: Final = (0, 0)
 """Stands for no publisher: the events are recorded without a command's sequence number."""
 
 
-class Recording:
+class QueueJournal:
     """Appends the events of one queue to the log.
 
     Args:
         core: the queue.
         name: its name, under which events are recorded.
         message_type: the name of its message type.
-        domain: distinguishes it from other queues of that name; see `server.queues.core.Within`.
+        domain: distinguishes it from other queues of that name; see `server.queues.core.DomainQueueEvent`.
         browsing: is notified of the events, too.
         letters: notified of recorded expiries, to publish dead letters.
         surroundings: the server's services for the queue.
@@ -47,9 +47,9 @@ class Recording:
         name: str,
         message_type: str,
         domain: str,
-        browsing: Browsing,
-        letters: DeadLetters,
-        surroundings: Surroundings,
+        browsing: QueueBrowser,
+        letters: DeadLetterPublisher,
+        surroundings: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
@@ -59,7 +59,7 @@ class Recording:
         self._letters: Final = letters
         self._surroundings: Final = surroundings
         self._handle: TopicHandle | None = None
-        self._unrecorded: deque[Event] = deque()
+        self._unrecorded: deque[QueueEvent] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._is_to_retry = False
 
@@ -86,7 +86,7 @@ class Recording:
             return
         try:
             self._append(*publisher)
-        except JournalUnavailable:
+        except JournalUnavailableError:
             self._retry_later()
             return
         if publisher[1]:
@@ -109,7 +109,7 @@ class Recording:
             number = sequence if len(self._unrecorded) == 1 else 0
             event = shifted(event, self._surroundings.ahead)
             body = encode(event, self._domain)
-            txid = journal.append(self._handle, client, number, body, Kind.QUEUE_EVENT)
+            txid = journal.append(self._handle, client, number, body, JournalEntryKind.QUEUE_EVENT)
             self._unrecorded.popleft()
             if notes is not None:
                 topic = self._handle.topic
@@ -119,7 +119,7 @@ class Recording:
             if number:
                 return
         if sequence:
-            journal.append(self._handle, client, sequence, b"", Kind.NO_OP)
+            journal.append(self._handle, client, sequence, b"", JournalEntryKind.NO_OP)
             if notes is not None:
                 notes.take_numbers(client, before, (sequence,), journal.last_txid)
 

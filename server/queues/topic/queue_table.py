@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from server.expressions.topic_names import select_topics
 from server.queues.topic.queue_topic import QueueTopic
-from server.queues.topic.redrive import Strangers, redriver
+from server.queues.topic.redrive import RedrivePublishers, redrive_publisher
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.queues.topic.context import Surroundings
+    from server.queues.topic.context import QueueServices
 
 
-class Queues:
+class QueueTable:
     """All queues.
 
     Args:
@@ -33,10 +33,10 @@ class Queues:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         instance: str,
-        surroundings: Surroundings,
+        surroundings: QueueServices,
     ) -> None:
         specs = list(specs)
-        redrivers = {spec.ref: redriver(spec.message_type, spec.name) for spec in specs}
+        redrivers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
         self._topics = {
             (spec.message_type, spec.name): QueueTopic(
                 spec,
@@ -44,7 +44,7 @@ class Queues:
                 functions,
                 instance,
                 select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
-                Strangers((redrivers[one.ref] for one in specs if one is not spec), instance),
+                RedrivePublishers((redrivers[one.ref] for one in specs if one is not spec), instance),
                 surroundings,
             )
             for spec in specs

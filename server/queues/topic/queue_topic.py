@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from server.expressions import to_text
-from server.queues.core import Cancelled, Expired, Queue, Within, decode_within, settings_of
+from server.queues.core import Cancelled, Expired, Queue, DomainQueueEvent, decode_with_domain, settings_of
 from server.queues.core.events import shifted, with_delays_from
 from server.queues.core.inspection import leases_of
-from server.queues.topic.acknowledgement import Acknowledging
-from server.queues.topic.browser import Browsing
-from server.queues.topic.dead_letters import DeadLetters
-from server.queues.topic.delivery import Delivering
-from server.queues.topic.depth_refill import Refilling
-from server.queues.topic.enqueue import Entrance
-from server.queues.topic.filter_matcher import QueueMatching, Wanted
-from server.queues.topic.journal_retention_log import Forgotten
-from server.queues.topic.message_cache import Shelf
-from server.queues.topic.queue_journal import Recording
-from server.queues.topic.redrive import Redriving
-from server.queues.topic.scratch_memory import Scratch
-from server.queues.topic.shared_queue import Membership
+from server.queues.topic.acknowledgement import QueueAckHandler
+from server.queues.topic.browser import QueueBrowser
+from server.queues.topic.dead_letters import DeadLetterPublisher
+from server.queues.topic.delivery import QueueDeliveryTask
+from server.queues.topic.depth_refill import DepthRefill
+from server.queues.topic.enqueue import Enqueuer
+from server.queues.topic.filter_matcher import QueueFilterMatcher, ConsumerFilter
+from server.queues.topic.journal_retention_log import QueueRetentionLog
+from server.queues.topic.message_cache import MessageCache
+from server.queues.topic.queue_journal import QueueJournal
+from server.queues.topic.redrive import DeadLetterRedrive
+from server.queues.topic.scratch_memory import ScratchMemory
+from server.queues.topic.shared_queue import SharedQueue
 from server.security.permissions import UNLIMITED
-from server.storage.journal import Topic as TopicName
+from server.storage.journal import JournalTopic as TopicName
 from server.topics.subscriptions.limits.failures import give_up_on
-from server.topics.subscriptions.subscriber_set import Seat
+from server.topics.subscriptions.subscriber_set import SubscriberEntry
 from server.topics.topic import Topic
 from server.topics.topic_journal import TopicJournal
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from server.expressions.topic_names import TopicSelector
     from server.message_types.base import MessageType
     from server.queues.core import Consumer
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.redrive import Strangers
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.redrive import RedrivePublishers
     from server.security.permissions import Permit
-    from server.storage.journal import Run
-    from server.storage.sow.store import Settled
-    from server.topics.log_feed import Recorded
-    from server.topics.replicated.batch import Arrivals
-    from server.topics.subscriptions.delivery.delivery import Delivery, Writer
+    from server.storage.journal import EntryBatch
+    from server.storage.sow.store import StoreCallback
+    from server.topics.log_feed import RecordedBatch
+    from server.topics.replicated.batch import ReplicatedBatch
+    from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.rejection import Rejection
@@ -75,7 +75,7 @@ class QueueTopic(Topic):
         functions: the functions that expressions may call.
         instance: the name of this instance.
         source: the topics that feed it.
-        strangers: see `Entrance`.
+        strangers: see `Enqueuer`.
         surroundings: the server's services for the queue.
 
     Attributes:
@@ -119,8 +119,8 @@ class QueueTopic(Topic):
         functions: Functions,
         instance: str,
         source: TopicSelector,
-        strangers: Strangers,
-        surroundings: Surroundings,
+        strangers: RedrivePublishers,
+        surroundings: QueueServices,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
         log = surroundings.log
@@ -128,9 +128,9 @@ class QueueTopic(Topic):
         self.source: Final = source
         self._surroundings: Final = surroundings
         self._journal: Final = TopicJournal(log, message_type.name, spec.name)
-        self._shelf: Final = Shelf(log, self.is_fed_by)
-        self.membership: Final = Membership(spec, instance, self.wake, surroundings)
-        self._entrance: Final = Entrance(
+        self._shelf: Final = MessageCache(log, self.is_fed_by)
+        self.membership: Final = SharedQueue(spec, instance, self.wake, surroundings)
+        self._entrance: Final = Enqueuer(
             spec,
             message_type,
             functions,
@@ -145,16 +145,16 @@ class QueueTopic(Topic):
             instance,
             self.wake,
             self.membership.was_recorded,
-            Scratch(log.journal.directory, self._has_no_space)
+            ScratchMemory(log.journal.directory, self._has_no_space)
             if spec.file_backed_metadata
             else None,
             self.membership.is_missing,
         )
-        self.browsing: Final = Browsing(
+        self.browsing: Final = QueueBrowser(
             self.core, spec.name, message_type, functions, self._shelf, surroundings
         )
-        self.letters: Final = DeadLetters(spec, self.browsing.read, surroundings)
-        self.recording: Final = Recording(
+        self.letters: Final = DeadLetterPublisher(spec, self.browsing.read, surroundings)
+        self.recording: Final = QueueJournal(
             self.core,
             spec.name,
             message_type.name,
@@ -164,31 +164,31 @@ class QueueTopic(Topic):
             surroundings,
         )
         self.membership.begin(self.core, self.recording)
-        self._delivering: Final = Delivering(
+        self._delivering: Final = QueueDeliveryTask(
             self.core,
             spec.name,
             self._shelf,
-            Refilling(self.core, self._entrance, log, self.is_fed_by, self.wake),
+            DepthRefill(self.core, self._entrance, log, self.is_fed_by, self.wake),
             self.recording,
             self.membership,
             self._delivery_for,
             surroundings,
         )
-        self.acknowledging: Final = Acknowledging(
+        self.acknowledging: Final = QueueAckHandler(
             self.core, self.recording, self._make_matching, self._clear_up, surroundings
         )
-        self.redriving: Final = Redriving(
+        self.redriving: Final = DeadLetterRedrive(
             self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
         )
         self._recorded_topics: Final = (
             TopicName(message_type.name, spec.name),
             TopicName(message_type.name, spec.default_publish_target),
         )
-        forgotten = Forgotten(self.core, spec.name, surroundings)
+        forgotten = QueueRetentionLog(self.core, spec.name, surroundings)
         log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
 
-    def _make_matching(self, on_failure: Callable[[Wanted, Exception], None]) -> QueueMatching:
-        return QueueMatching(
+    def _make_matching(self, on_failure: Callable[[ConsumerFilter, Exception], None]) -> QueueFilterMatcher:
+        return QueueFilterMatcher(
             self._shelf,
             self.message_type,
             self._functions,
@@ -215,7 +215,7 @@ class QueueTopic(Topic):
         """See `Topic`. Callers pass subscriptions as requested; their effective forms are used."""
         return super()._delivery_for([self._here(one) for one in group])
 
-    def _writer_for(self, subscription: Subscription) -> Writer:
+    def _writer_for(self, subscription: Subscription) -> FrameWriter:
         """See `Topic`."""
         outbox = subscription.outbox
         return outbox.counted(outbox.traffic.queue)
@@ -229,16 +229,16 @@ class QueueTopic(Topic):
         )
         return target.publish(bodies, envelope)
 
-    def when_stored(self, then: Settled) -> None:
+    def when_stored(self, then: StoreCallback) -> None:
         """Call `then` when all messages and acknowledgements received so far are settled."""
         self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
 
-    def take(self, recorded: Recorded) -> None:
-        """See `Feed.take`."""
+    def take(self, recorded: RecordedBatch) -> None:
+        """See `LogFeed.take`."""
         self._take(recorded)
         self.wake()
 
-    def _take(self, recorded: Recorded) -> None:
+    def _take(self, recorded: RecordedBatch) -> None:
         recorded, details = self._entrance.admit(recorded)
         if not recorded.bodies:
             return
@@ -251,13 +251,13 @@ class QueueTopic(Topic):
     def published_twice(
         self, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `Feed.published_twice`."""
+        """See `LogFeed.published_twice`."""
         if self.membership.is_shared:
             owner = self.membership.owner_of_two(publishers)
             self.core.settle_ownership(marks, owner, self._surroundings.now)
             self._settle()
 
-    def take_in(self, arrivals: Arrivals) -> None:
+    def take_in(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some queue events of another instance.
 
         That instance publishes their dead letters.
@@ -266,7 +266,7 @@ class QueueTopic(Topic):
         appended = self._journal.append_copies(arrivals, arrivals.content())
         for txid, body in zip(appended.txids, bodies[start:], strict=False):
             try:
-                within = decode_within(body)
+                within = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
                 self._surroundings.events.emit(
                     "1D-0017", queue=self.name, txid=txid, problem=problem
@@ -289,8 +289,8 @@ class QueueTopic(Topic):
             return
         here, wanted = self._limit(subscription, permit), None
         if here.filter is not None:
-            wanted = Wanted(to_text(here.filter), here.filter)
-        self._subscriptions[subscription] = Seat(subscription, None, 0)
+            wanted = ConsumerFilter(to_text(here.filter), here.filter)
+        self._subscriptions[subscription] = SubscriberEntry(subscription, None, 0)
         self.core.attach(consumer, wanted)
         self.wake()
 
@@ -313,15 +313,15 @@ class QueueTopic(Topic):
                 self.core.retire(consumer)
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """See `Audience.cost_of`; None for followers: their filters are evaluated elsewhere."""
+        """See `SubscriberSet.cost_of`; None for followers: their filters are evaluated elsewhere."""
         filter_ = self._here(subscription).filter
         if filter_ is None or subscription not in self._subscriptions:
             return None
-        wanted = Wanted(to_text(filter_), filter_)
+        wanted = ConsumerFilter(to_text(filter_), filter_)
         found = [
             scan.matching.cost(wanted, self.name)
             for scan in self.core.dispatch.scans
-            if isinstance(scan.matching, QueueMatching)
+            if isinstance(scan.matching, QueueFilterMatcher)
         ]
         return next(filter(None, found), None)
 
@@ -350,11 +350,11 @@ class QueueTopic(Topic):
         """Schedule a delivery slice."""
         self._delivering.wake()
 
-    def recover(self, run: Run) -> None:
+    def recover(self, run: EntryBatch) -> None:
         """Enqueue messages that were in the log before the start."""
         self._entrance.enter(run, self.core.ledger.enqueue)
 
-    def replay(self, within: Within, txid: int, came: int | None) -> None:
+    def replay(self, within: DomainQueueEvent, txid: int, came: int | None) -> None:
         """Apply an event that was in the log before the start.
 
         Args:
@@ -369,7 +369,7 @@ class QueueTopic(Topic):
         if isinstance(event, Cancelled):
             event = with_delays_from(event, self._surroundings.now)
         came = None if came is None else came + correction
-        self.membership.replay(Within(within.domain, event), came)
+        self.membership.replay(DomainQueueEvent(within.domain, event), came)
         if isinstance(within.event, Expired) and came is None:
             self.letters.take(within.event, txid)
 
@@ -400,7 +400,7 @@ class QueueTopic(Topic):
 
     # failures
 
-    def _filter_failed(self, wanted: Wanted, error: Exception) -> None:
+    def _filter_failed(self, wanted: ConsumerFilter, error: Exception) -> None:
         concerned = [
             one
             for one in self._subscriptions

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from server.queues.core import decode_within
-from server.storage.journal import EVENTS, MESSAGES, Kind, Span, parse_bookmark
+from server.queues.core import decode_with_domain
+from server.storage.journal import EVENTS, MESSAGES, JournalEntryKind, LogSpan, parse_bookmark
 from server.storage.journal.format.layout import CLIENT, KIND, SOURCE, TIMESTAMP, TXID
 from server.storage.journal.publisher_table import publisher_part
 
 if TYPE_CHECKING:
-    from server.queues.topic.queue_table import Queues
+    from server.queues.topic.queue_table import QueueTable
     from server.queues.topic.queue_topic import QueueTopic
-    from server.storage.journal import Journal, Run
-    from server.storage.journal import Topic as TopicName
+    from server.storage.journal import Journal, EntryBatch
+    from server.storage.journal import JournalTopic as TopicName
     from server.storage.journal.queue_points import QueuePoint
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _AT_ONCE: Final = 4096
 """Entries read per batch."""
@@ -52,7 +52,7 @@ class _Start(NamedTuple):
 
 
 def recover_queues(
-    queues: Queues, journal: Journal, check: Callable[[], None], events: Log
+    queues: QueueTable, journal: Journal, check: Callable[[], None], events: ServerLog
 ) -> dict[QueueTopic, int]:
     """Recover the state of queues from the log.
 
@@ -74,7 +74,7 @@ def recover_queues(
     if journal.is_cut:
         _tell_of_lost_messages(starts, journal.first_txid, events)
     fold = _Fold(queues, starts, events)
-    cursor = journal.replay(Span(first - 1), kinds=EVENTS)
+    cursor = journal.replay(LogSpan(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
         for run in cursor.read_on(_AT_ONCE, 4 << 20).runs():
             check()
@@ -84,7 +84,7 @@ def recover_queues(
     return begins
 
 
-def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, events: Log) -> None:
+def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, events: ServerLog) -> None:
     """Log which queues had messages in journals that are gone."""
     for queue, start in starts.items():
         if queue.spec.recovery_point not in _AT_THE_END and start.messages < first_txid:
@@ -92,7 +92,7 @@ def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, ev
 
 
 def _find_starts(
-    queues: Queues, journal: Journal, begins: dict[QueueTopic, int]
+    queues: QueueTable, journal: Journal, begins: dict[QueueTopic, int]
 ) -> dict[QueueTopic, _Start]:
     cache = journal.read_queues()
     points = {} if cache is None else {(one.message_type, one.name): one for one in cache.points}
@@ -139,14 +139,14 @@ class _Fold:
         events: the server's log, for entries that cannot be read.
     """
 
-    def __init__(self, queues: Queues, starts: dict[QueueTopic, _Start], events: Log) -> None:
+    def __init__(self, queues: QueueTable, starts: dict[QueueTopic, _Start], events: ServerLog) -> None:
         self._queues = queues
         self._starts = starts
         self._events = events
         self._fed: dict[TopicName, list[QueueTopic]] = {}
         self._letters = {queue.letters.part: queue.letters for queue in queues}
 
-    def take_in(self, run: Run) -> None:
+    def take_in(self, run: EntryBatch) -> None:
         """Apply entries of one topic."""
         start = 0
         for kind, rows in groupby(run.rows, _kind):
@@ -154,11 +154,11 @@ class _Fold:
             part = run.pick(range(start, end)) if end - start < len(run.rows) else run
             if kind in MESSAGES:
                 self._take_messages(part)
-            elif kind == Kind.QUEUE_EVENT:
+            elif kind == JournalEntryKind.QUEUE_EVENT:
                 self._replay(part)
             start = end
 
-    def _take_messages(self, run: Run) -> None:
+    def _take_messages(self, run: EntryBatch) -> None:
         concerned = self._fed.get(run.topic)
         if concerned is None:
             concerned = self._queues.fed_by(run.topic.message_type, run.topic.name)
@@ -171,14 +171,14 @@ class _Fold:
             for author in self._letters.keys() & set(map(publisher_part, run.column(CLIENT))):
                 self._letters[author].recover(run)
 
-    def _replay(self, run: Run) -> None:
+    def _replay(self, run: EntryBatch) -> None:
         queue = self._queues.find(run.topic.message_type, run.topic.name)
         if queue is None:
             return  # it is no longer in the configuration
         run = _from(run, self._starts[queue].events)
         for row, body in zip(run.rows, run.data, strict=True):
             try:
-                within = decode_within(body)
+                within = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
                 self._events.emit("1D-0017", queue=queue.name, txid=row[TXID], problem=problem)
             else:
@@ -189,7 +189,7 @@ def _kind(row: tuple[int, ...]) -> int:
     return row[KIND]
 
 
-def _from(run: Run, txid: int) -> Run:
+def _from(run: EntryBatch, txid: int) -> EntryBatch:
     """Return the entries of a run from a txid on."""
     rows = run.rows
     if rows[0][TXID] >= txid:

@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.queues.topic.dead_letters import Author, Letter
+from server.queues.topic.dead_letters import ServerPublisher, DeadLetter
 from server.replication.core import hops
 from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
     from server.queues.core import Queue
-    from server.queues.topic.acknowledgement import Acknowledging, Said
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.message_cache import Shelved
+    from server.queues.topic.acknowledgement import QueueAckHandler, AckTerms
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.message_cache import CachedMessage
 
 
 MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
@@ -35,12 +35,12 @@ MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
 _MOST_PATHS: Final = 4096
 
 
-def redriver(message_type: str, queue: str) -> Author:
+def redrive_publisher(message_type: str, queue: str) -> ServerPublisher:
     """Return the author of messages that are redriven into a queue."""
-    return Author(f"redriven to {message_type} queue {queue}", message_type)
+    return ServerPublisher(f"redriven to {message_type} queue {queue}", message_type)
 
 
-class Strangers:
+class RedrivePublishers:
     """Knows the publishers of messages that are only for other queues of the same topics.
 
     Args:
@@ -48,7 +48,7 @@ class Strangers:
         instance: the name of this instance.
     """
 
-    def __init__(self, authors: Iterable[Author], instance: str) -> None:
+    def __init__(self, authors: Iterable[ServerPublisher], instance: str) -> None:
         self._authors: Final = tuple(authors)
         self._instance: Final = instance
         self._parts: Final[dict[str, frozenset[int]]] = {}
@@ -71,7 +71,7 @@ class Strangers:
         return found
 
 
-class Redriving:
+class DeadLetterRedrive:
     """Redrives the dead letters in one queue.
 
     Args:
@@ -86,9 +86,9 @@ class Redriving:
         self,
         core: Queue,
         message_type: str,
-        read: Callable[[Sequence[int]], list[Shelved | None]],
-        acknowledging: Acknowledging,
-        surroundings: Surroundings,
+        read: Callable[[Sequence[int]], list[CachedMessage | None]],
+        acknowledging: QueueAckHandler,
+        surroundings: QueueServices,
     ) -> None:
         self._core: Final = core
         self._message_type: Final = message_type
@@ -96,7 +96,7 @@ class Redriving:
         self._acknowledging: Final = acknowledging
         self._surroundings: Final = surroundings
 
-    def redrive(self, places: Sequence[int], said: Said, may_publish: MayPublish) -> int:
+    def redrive(self, places: Sequence[int], said: AckTerms, may_publish: MayPublish) -> int:
         """Redrive letters.
 
         Messages that are not letters, or cannot be published to the original topic, stay.
@@ -111,7 +111,7 @@ class Redriving:
 
         Raises:
             JournalUnreadable: the log cannot be read at the moment.
-            JournalUnavailable: as for `Acknowledging.acknowledge`.
+            JournalUnavailable: as for `QueueAckHandler.acknowledge`.
         """
         there = [place for place in places if self._core.refusal(place, said.client) is None]
         txids = self._core.ledger.entries.txids(there)
@@ -122,10 +122,10 @@ class Redriving:
         ]
         return self._acknowledging.acknowledge_places(back, said)
 
-    def _bring_back(self, message: Shelved, may_publish: MayPublish) -> bool:
+    def _bring_back(self, message: CachedMessage, may_publish: MayPublish) -> bool:
         """Publish a letter's message again; return True on success."""
         context = message.context
-        letter = Letter.from_text(context.correlation_id or "")
+        letter = DeadLetter.from_text(context.correlation_id or "")
         if letter is None:
             return False
         topics, message_type = self._surroundings.topics, self._message_type
@@ -134,6 +134,6 @@ class Redriving:
             return False
         if not may_publish(home, message.body, context):
             return False
-        author = replace(redriver(message_type, letter.queue), user=context.user or "")
+        author = replace(redrive_publisher(message_type, letter.queue), user=context.user or "")
         envelope = Envelope(author, self._surroundings.clock.now(), letter.correlation_id or None)
         return not topics.find(message_type, home).publish((message.body,), envelope)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.queues.core.inspection import first_available, status
-from server.queues.topic.descriptions import bookmark_of, why_it_stays
-from server.queues.topic.filter_matcher import Wanted
+from server.queues.topic.descriptions import bookmark_of, describe_obstacles
+from server.queues.topic.filter_matcher import ConsumerFilter
 
 if TYPE_CHECKING:
     from server.queues.core.inspection import ConsumerStatus
@@ -50,10 +50,10 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
         return
     head = queue.ledger.entries.head
     oldest = f"{bookmark_of(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
-    yield f"  the oldest message, {oldest}: {why_it_stays(queue, head, now)}"
+    yield f"  the oldest message, {oldest}: {describe_obstacles(queue, head, now)}"
     first = first_available(queue)
     if first not in (None, head):
-        why = why_it_stays(queue, first, now)
+        why = describe_obstacles(queue, first, now)
         yield f"  the first that nobody has, {bookmark_of(queue, first)}: {why}"
 
 
@@ -70,7 +70,7 @@ def _sharing(topic: QueueTopic) -> str:
 
 def _consumer(consumer: ConsumerStatus) -> str:
     wanted = consumer.content_filter
-    filter_ = f", filter {wanted.text}" if isinstance(wanted, Wanted) else ""
+    filter_ = f", filter {wanted.text}" if isinstance(wanted, ConsumerFilter) else ""
     retired = ", gets no more" if consumer.is_retired else ""
     return (
         f"{consumer.name}: has {consumer.outstanding} of {consumer.limit}, {consumer.held} of this"

@@ -23,9 +23,9 @@ _LARGEST: Final = 256 << 20
 """Limits of the file's growth, in bytes: it doubles within them. Each map takes a descriptor."""
 
 
-class Scratch:
+class ScratchMemory:
     """Allocates memory in a file for the columns of one queue. See
-    `server.queues.core.message_table.Room`.
+    `server.queues.core.message_table.ColumnStorage`.
 
     Args:
         directory: the directory of the file.
@@ -43,7 +43,7 @@ class Scratch:
         self._is_refused = False
 
     def take(self, size: int) -> memoryview | None:
-        """See `Room.take`."""
+        """See `ColumnStorage.take`."""
         room = self._free.get(size)
         if room:
             self._taken += 1
@@ -55,7 +55,7 @@ class Scratch:
         return taken
 
     def give_back(self, room: memoryview) -> None:
-        """See `Room.give_back`; releasing the last block also frees the space on the disk."""
+        """See `ColumnStorage.give_back`; releasing the last block also frees the space on the disk."""
         self._taken -= 1
         if self._taken:
             self._free.setdefault(len(room), []).append(room)

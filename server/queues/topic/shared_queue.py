@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.queues.core import Sharing, Transferred, decode_word, encode_word
-from server.queues.core.peer_messages import Ask
+from server.queues.core import OwnershipTransfers, Transferred, decode_peer_message, encode_peer_message
+from server.queues.core.peer_messages import TransferRequest
 from server.replication.core import hops
-from server.storage.journal import EVENTS, JournalUnreadable, Span
+from server.storage.journal import EVENTS, JournalUnreadableError, LogSpan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from config_schema.spec import QueueSpec
-    from server.queues.core import Mark, Queue, Within
-    from server.queues.topic.context import Surroundings
-    from server.queues.topic.queue_journal import Recording
+    from server.queues.core import PublisherSequence, Queue, DomainQueueEvent
+    from server.queues.topic.context import QueueServices
+    from server.queues.topic.queue_journal import QueueJournal
 
 
-class Membership:
+class SharedQueue:
     """The connection of one queue with its counterparts at other instances.
 
     Args:
@@ -42,15 +42,15 @@ class Membership:
         surroundings: the server's services for the queue.
 
     Attributes:
-        domain: distinguishes the queue from others of the same name; see `Within`.
+        domain: distinguishes the queue from others of the same name; see `DomainQueueEvent`.
         is_shared: other instances have the queue, too.
         sharing: makes the decisions; exists after `begin`.
     """
 
-    sharing: Sharing
+    sharing: OwnershipTransfers
 
     def __init__(
-        self, spec: QueueSpec, instance: str, wake: Callable[[], None], surroundings: Surroundings
+        self, spec: QueueSpec, instance: str, wake: Callable[[], None], surroundings: QueueServices
     ) -> None:
         is_local, is_group_local = spec.kind == "LocalQueue", spec.kind == "GroupLocalQueue"
         domain = spec.group_local_queue_domain or surroundings.group
@@ -66,7 +66,7 @@ class Membership:
         self._subject: Final = f"{spec.message_type}/{spec.name}/{self.domain}"
         self._surroundings: Final = surroundings
 
-    def begin(self, core: Queue, recording: Recording) -> None:
+    def begin(self, core: Queue, recording: QueueJournal) -> None:
         """Start for a queue, and listen to other instances if it is shared.
 
         Args:
@@ -76,7 +76,7 @@ class Membership:
         fabric = self._surroundings.fabric
         self._core = core
         self._recording = recording
-        self.sharing = Sharing(core, fabric.reach, self._initial_owner)
+        self.sharing = OwnershipTransfers(core, fabric.reach, self._initial_owner)
         if self.is_shared:
             fabric.listen(self._subject, self._listen)
 
@@ -102,12 +102,12 @@ class Membership:
 
     # Events of other instances.
 
-    def hear(self, within: Within) -> None:
+    def hear(self, within: DomainQueueEvent) -> None:
         """Apply an event that another instance has just recorded."""
         if self._concerns(within):
             self._core.hear(within.event, self._surroundings.now)
 
-    def replay(self, within: Within, came: int | None) -> None:
+    def replay(self, within: DomainQueueEvent, came: int | None) -> None:
         """Apply an event of the log again.
 
         Args:
@@ -118,12 +118,12 @@ class Membership:
         if self._concerns(within) if came is not None else self.is_shared or not is_transfer:
             self._core.replay(within.event, came)
 
-    def _concerns(self, within: Within) -> bool:
+    def _concerns(self, within: DomainQueueEvent) -> bool:
         if not self._hears or within.domain != self.domain:
             return False
         return self.is_shared or not isinstance(within.event, Transferred)
 
-    def was_recorded(self, mark: Mark) -> bool:
+    def was_recorded(self, mark: PublisherSequence) -> bool:
         """Return True if a message cannot arrive any more; see `Queue`."""
         log = self._surroundings.log
         client, sequence = mark
@@ -132,12 +132,12 @@ class Membership:
         if log.journal.last_sequence(client):
             return log.has_come_to(mark) and not self.is_missing(mark)
         try:  # the identity counts in txids, perhaps of another instance: compare the entry
-            found = log.journal.replay(Span(sequence - 1, last=sequence), kinds=EVENTS).read(1)
-        except JournalUnreadable:
+            found = log.journal.replay(LogSpan(sequence - 1, last=sequence), kinds=EVENTS).read(1)
+        except JournalUnreadableError:
             return False
         return bool(found) and found[0].client == client
 
-    def is_missing(self, mark: Mark) -> bool:
+    def is_missing(self, mark: PublisherSequence) -> bool:
         """Return True if a message may arrive through another instance; see `Queue`."""
         return self.is_shared and self._surroundings.fabric.is_missing(mark)
 
@@ -156,7 +156,7 @@ class Membership:
         has_changed = bool(self._core.ledger.events)
         for to, word in said:
             self._recording.when_stored(
-                partial(self._surroundings.fabric.say, to, self._subject, encode_word(word))
+                partial(self._surroundings.fabric.say, to, self._subject, encode_peer_message(word))
             )
         if said or has_changed:
             self._recording.write()
@@ -165,9 +165,9 @@ class Membership:
     def _listen(self, to: str, sender: str, body: bytes) -> None:
         """Handle a word of another instance; words that this version cannot decode are ignored."""
         try:
-            word = decode_word(body)
+            word = decode_peer_message(body)
         except msgspec.MsgspecError:
             return
-        if to == self._instance or (self.sharing.proxied and isinstance(word, Ask)):
+        if to == self._instance or (self.sharing.proxied and isinstance(word, TransferRequest)):
             self.sharing.hear(word, sender, self._surroundings.now)
             self._wake()

@@ -18,7 +18,7 @@ _LOOK_SECONDS: Final = 0.05
 """Interval between two checks of held-back consumers."""
 
 
-class Unread:
+class StalledConsumers:
     """The consumers of one queue that do not read.
 
     Args:

@@ -16,7 +16,7 @@ from server.queues.core.inspection import message, status
 from server.queues.core.message_state import VISIBLE
 from server.queues.core.message_table import SIZE
 from server.queues.topic.descriptions import bookmark_of
-from server.queues.topic.filter_matcher import Wanted
+from server.queues.topic.filter_matcher import ConsumerFilter
 
 if TYPE_CHECKING:
     from server.queues.core import Queue
@@ -106,7 +106,7 @@ def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
     wanted = consumer.content_filter
     return {
         "client_name": consumer.name,
-        "filter": wanted.text if isinstance(wanted, Wanted) else "",
+        "filter": wanted.text if isinstance(wanted, ConsumerFilter) else "",
         "backlog": consumer.held,
         "total_backlog": consumer.outstanding,
         "max_backlog": consumer.limit,

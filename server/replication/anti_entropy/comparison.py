@@ -7,12 +7,12 @@ both have both messages; but their records differ. This module finds such a *dif
 
 Both instances make a survey of their records (`states`). Where sums differ, so do records, or they
 did while the surveys were made: these keys are listed, and then verified, some hundred at a time,
-by `Look`. The other instance answers a `Look` when it has received everything that this one had
+by `StateRequest`. The other instance answers a `StateRequest` when it has received everything that this one had
 when it asked; this one judges the answer when it has received everything that the other one had
 when it answered. If then
 
     - the states of a key are not the same,
-    - the state here is still the one in the `Look`,
+    - the state here is still the one in the `StateRequest`,
     - each has received the message that the other one shows,
 
 both know all messages that the other one's state depends on, and still do not agree. No clock is
@@ -37,31 +37,31 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from server.replication.anti_entropy.digests import RANGES, Records, State, portions, survey, within
-from server.replication.anti_entropy.digests import Survey as Sums
+from server.replication.anti_entropy.digests import RANGES, ComparableRecords, RecordState, portions, make_range_digests, within
+from server.replication.anti_entropy.digests import RangeDigests as Sums
 from server.replication.anti_entropy.messages import (
-    MOST_BYTES,
-    List,
-    Listed,
-    Look,
-    Looked,
-    More,
-    Survey,
-    Surveyed,
-    Unable,
-    Word,
+    MAX_COMPARISON_MESSAGE_SIZE,
+    KeyListRequest,
+    KeyListResponse,
+    StateRequest,
+    StateResponse,
+    KeyListContinuation,
+    DigestRequest,
+    DigestResponse,
+    DigestRefusal,
+    ComparisonMessage,
 )
 from server.storage.journal.publisher_table import publisher_part
 
-MOST_DIFFERENCES: Final = 10_000
+MAX_DIFFERENCES: Final = 10_000
 """Differences of a topic that are listed; more are only counted."""
-MOST_LOOKED_AT: Final = 131_072
+MAX_COMPARED_KEYS: Final = 131_072
 """Keys that are verified; with more, the result does not report the topic as in step."""
-MOST_LISTED: Final = 262_144
+MAX_LISTED_KEYS: Final = 262_144
 """Records in a list."""
-PATIENCE: Final = 60_000_000
+RESPONSE_TIMEOUT_US: Final = 60_000_000
 """Timeout in microseconds for an answer, and for entries in flight."""
-BETWEEN_LOOKS: Final = 2_000_000
+STATE_REQUEST_INTERVAL_US: Final = 2_000_000
 """Microseconds between two verifications of a key."""
 
 _MOST_LOOKS: Final = 5
@@ -69,7 +69,7 @@ _KEYS_IN_LOOK: Final = 256
 _KEY_BYTES: Final = 32  # of a state in a message, beside the key
 
 
-class Surroundings(Protocol):
+class ComparisonContext(Protocol):
     """The state of its own instance that a comparison uses."""
 
     @property
@@ -86,7 +86,7 @@ class Surroundings(Protocol):
         """Return whether a message has been received."""
 
 
-class Difference(NamedTuple):
+class RecordDifference(NamedTuple):
     """A key with different records at two instances.
 
     Attributes:
@@ -96,11 +96,11 @@ class Difference(NamedTuple):
     """
 
     key: str
-    ours: State
-    theirs: State
+    ours: RecordState
+    theirs: RecordState
 
 
-class Result(NamedTuple):
+class ComparisonResult(NamedTuple):
     """The result of a comparison.
 
     Attributes:
@@ -109,11 +109,11 @@ class Result(NamedTuple):
         differing: number of all differences.
         unclear: number of undecided keys: they change, messages for them are in flight, or there
             are too many.
-        txids: how far the logs had come, here and there; 0 if no `Look` was necessary.
+        txids: how far the logs had come, here and there; 0 if no `StateRequest` was necessary.
     """
 
     records: tuple[int, int]
-    differences: Sequence[Difference]
+    differences: Sequence[RecordDifference]
     differing: int
     unclear: int
     txids: tuple[int, int]
@@ -124,11 +124,11 @@ class Result(NamedTuple):
         return not (self.differing or self.unclear)
 
 
-class ComparisonFailed(Exception):
+class ComparisonError(Exception):
     """The comparison has no result; the text says why."""
 
 
-class _Verdict(Enum):
+class _KeyVerdict(Enum):
     SAME = "same"
     DIFFERS = "differs"
     UNCLEAR = "unclear"
@@ -136,10 +136,10 @@ class _Verdict(Enum):
 
 _Wait: TypeAlias = Callable[[], bool]
 _Steps: TypeAlias = Generator[_Wait | None, None, None]
-_Kind = TypeVar("_Kind", bound=Word)
+_Kind = TypeVar("_Kind", bound=ComparisonMessage)
 
 
-class Comparison:
+class RecordComparison:
     """Compares a topic's records with those of another instance.
 
     The caller passes messages for it to `take`, and calls `step` until that returns False, and
@@ -166,20 +166,20 @@ class Comparison:
         number: int,
         topic: tuple[str, str],
         peer: str,
-        records: Records,
-        surroundings: Surroundings,
+        records: ComparableRecords,
+        surroundings: ComparisonContext,
         now: int,
     ) -> None:
         self.topic: Final = topic
         self.peer: Final = peer
-        self.outgoing: list[Word] = []
-        self.result: Result | None = None
+        self.outgoing: list[ComparisonMessage] = []
+        self.result: ComparisonResult | None = None
         self.failure: str | None = None
         self._number = number
         self._records = records
         self._surroundings = surroundings
         self._now = now
-        self._answers: list[Word] = []
+        self._answers: list[ComparisonMessage] = []
         self._is_waiting: _Wait | None = None
         self._waits_since = now
         self._steps: Iterator[_Wait | None] = self._compare()
@@ -193,7 +193,7 @@ class Comparison:
         """True if there is nothing more to do."""
         return self.result is not None or self.failure is not None
 
-    def take(self, word: Word) -> None:
+    def take(self, word: ComparisonMessage) -> None:
         """Take a message of the other instance; ignore those of another comparison."""
         if not self.is_over and getattr(word, "number", None) == self._number:
             self._answers.append(word)
@@ -211,7 +211,7 @@ class Comparison:
         waiting = self._is_waiting
         if waiting is not None:
             if not waiting():
-                if now - self._waits_since > PATIENCE:
+                if now - self._waits_since > RESPONSE_TIMEOUT_US:
                     self.fail(f"{self.peer} has not answered, or not caught up, in time")
                 return False
             self._is_waiting = None
@@ -220,38 +220,38 @@ class Comparison:
             self._waits_since = now
         except StopIteration:
             return False
-        except ComparisonFailed as problem:
+        except ComparisonError as problem:
             self.fail(str(problem))
         return not self.is_over
 
     # The steps, from the first to the last.
 
     def _compare(self) -> _Steps:
-        self._say(Survey(self._number, *self.topic))
-        for made in survey(self._records):
+        self._say(DigestRequest(self._number, *self.topic))
+        for made in make_range_digests(self._records):
             if made is None:
                 yield None
             else:
                 self._ours = made
         yield self._has_answer
-        answer = self._answer(Surveyed)
+        answer = self._answer(DigestResponse)
         self._theirs = answer.records
         try:
             differing = self._ours.differing(answer.sums)
         except ValueError as problem:
-            raise ComparisonFailed(f"{self.peer} has sent {problem}") from problem
+            raise ComparisonError(f"{self.peer} has sent {problem}") from problem
         keys: dict[str, None] = {}
         for ranges in self._groups(differing):
             yield from self._find(ranges, keys)
-            if len(keys) > MOST_LOOKED_AT:
+            if len(keys) > MAX_COMPARED_KEYS:
                 break
-        unclear = max(len(keys) - MOST_LOOKED_AT, 0)
-        yield from self._look_at_all(list(keys)[:MOST_LOOKED_AT], unclear)
+        unclear = max(len(keys) - MAX_COMPARED_KEYS, 0)
+        yield from self._look_at_all(list(keys)[:MAX_COMPARED_KEYS], unclear)
 
     def _groups(self, ranges: Sequence[int]) -> Iterator[Sequence[int]]:
         """Yield ranges, no more at a time than a list may have records."""
         per_range = max(self._ours.records, self._theirs) // RANGES + 1
-        size = max(MOST_LISTED // 2 // per_range, 1)
+        size = max(MAX_LISTED_KEYS // 2 // per_range, 1)
         for start in range(0, len(ranges), size):
             yield ranges[start : start + size]
 
@@ -259,20 +259,20 @@ class Comparison:
         """Find the keys in some ranges that are not the same."""
         listed: set[str] = set()
         chosen = frozenset(ranges)
-        word: Word = List(self._number, list(ranges))
+        word: ComparisonMessage = KeyListRequest(self._number, list(ranges))
         while True:
             self._say(word)
             yield self._has_answer
-            answer = self._answer(Listed)
-            if len(listed) > MOST_LISTED:
-                raise ComparisonFailed(f"{self.peer} lists more than {MOST_LISTED} records")
+            answer = self._answer(KeyListResponse)
+            if len(listed) > MAX_LISTED_KEYS:
+                raise ComparisonError(f"{self.peer} lists more than {MAX_LISTED_KEYS} records")
             for key, digest in zip(answer.keys, answer.digests, strict=True):
                 listed.add(key)
                 if self._records.state(key).digest != digest:
                     keys[key] = None
             if answer.is_last:
                 break
-            word = More(self._number)
+            word = KeyListContinuation(self._number)
         for portion in portions(self._records):
             for key, _ in within(portion, chosen):
                 if key not in listed:
@@ -281,12 +281,12 @@ class Comparison:
 
     def _look_at_all(self, keys: Sequence[str], unclear: int) -> _Steps:
         """Verify keys until each is decided, or they keep changing."""
-        suspected: dict[str, Difference] = {}
-        found: dict[str, Difference] = {}
+        suspected: dict[str, RecordDifference] = {}
+        found: dict[str, RecordDifference] = {}
         for _ in range(_MOST_LOOKS):
             again: list[str] = []
             for some in _in_words(keys):
-                look: dict[str, State] = {key: self._records.state(key) for key in some}
+                look: dict[str, RecordState] = {key: self._records.state(key) for key in some}
                 yield from self._look(look)
                 for key, difference in self._judge(look):
                     if difference is None:
@@ -301,8 +301,8 @@ class Comparison:
                 break
             keys = again
             yield self._is_time_to_look_again
-        differences = sorted(found.values())[:MOST_DIFFERENCES]
-        self.result = Result(
+        differences = sorted(found.values())[:MAX_DIFFERENCES]
+        self.result = ComparisonResult(
             (self._ours.records, self._theirs),
             differences,
             len(found),
@@ -310,19 +310,19 @@ class Comparison:
             self._txids,
         )
 
-    def _look(self, states: dict[str, State]) -> _Steps:
+    def _look(self, states: dict[str, RecordState]) -> _Steps:
         """Ask for the states of some keys; wait until the entries behind the answer are here."""
         self._looks += 1
         upto = self._surroundings.last_txid
-        self._say(Look(self._number, self._looks, upto, list(states), list(states.values())))
+        self._say(StateRequest(self._number, self._looks, upto, list(states), list(states.values())))
         yield self._has_answer
-        self._looked = self._answer(Looked)
+        self._looked = self._answer(StateResponse)
         if self._looked.look != self._looks or len(self._looked.states) != len(states):
-            raise ComparisonFailed(f"{self.peer} has answered something else")
+            raise ComparisonError(f"{self.peer} has answered something else")
         self._txids = upto, self._looked.upto
         yield lambda: self._surroundings.has_taken(self.peer, self._looked.upto)
 
-    def _judge(self, asked: dict[str, State]) -> Iterator[tuple[str, Difference | None]]:
+    def _judge(self, asked: dict[str, RecordState]) -> Iterator[tuple[str, RecordDifference | None]]:
         """Yield the keys that differ, or that are undecided."""
         looked = self._looked
         for (key, before), theirs, had in zip(
@@ -330,28 +330,28 @@ class Comparison:
         ):
             ours = self._records.state(key)
             verdict = self._verdict(before, ours, theirs, had=had)
-            if verdict is _Verdict.DIFFERS:
-                yield key, Difference(key, ours, theirs)
-            elif verdict is _Verdict.UNCLEAR:
+            if verdict is _KeyVerdict.DIFFERS:
+                yield key, RecordDifference(key, ours, theirs)
+            elif verdict is _KeyVerdict.UNCLEAR:
                 yield key, None
 
-    def _verdict(self, before: State, ours: State, theirs: State, *, had: bool) -> _Verdict:
+    def _verdict(self, before: RecordState, ours: RecordState, theirs: RecordState, *, had: bool) -> _KeyVerdict:
         if ours.digest == theirs.digest:
-            return _Verdict.SAME
+            return _KeyVerdict.SAME
         if ours != before:
-            return _Verdict.UNCLEAR
-        if not had or not has_come(theirs, self._surroundings):
-            return _Verdict.UNCLEAR
+            return _KeyVerdict.UNCLEAR
+        if not had or not is_source_message_received(theirs, self._surroundings):
+            return _KeyVerdict.UNCLEAR
         if (not ours.digest and theirs.ages) or (not theirs.digest and ours.ages):
-            return _Verdict.SAME
-        return _Verdict.DIFFERS
+            return _KeyVerdict.SAME
+        return _KeyVerdict.DIFFERS
 
     def _is_time_to_look_again(self) -> bool:
-        return self._now - self._waits_since >= BETWEEN_LOOKS
+        return self._now - self._waits_since >= STATE_REQUEST_INTERVAL_US
 
     # Messages.
 
-    def _say(self, word: Word) -> None:
+    def _say(self, word: ComparisonMessage) -> None:
         self.outgoing.append(word)
 
     def _has_answer(self) -> bool:
@@ -359,14 +359,14 @@ class Comparison:
 
     def _answer(self, kind: type[_Kind]) -> _Kind:
         answer = self._answers.pop(0)
-        if isinstance(answer, Unable):
-            raise ComparisonFailed(f"{self.peer}: {answer.reason}")
+        if isinstance(answer, DigestRefusal):
+            raise ComparisonError(f"{self.peer}: {answer.reason}")
         if not isinstance(answer, kind):
-            raise ComparisonFailed(f"{self.peer} has answered something else")
+            raise ComparisonError(f"{self.peer} has answered something else")
         return answer
 
 
-def has_come(state: State, surroundings: Surroundings) -> bool:
+def is_source_message_received(state: RecordState, surroundings: ComparisonContext) -> bool:
     """Return whether the message that a state comes from is here; True if none is known."""
     return not state.client or surroundings.had(state.client, state.sequence)
 
@@ -377,7 +377,7 @@ def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     size = 0
     for key in keys:
         length = 4 * len(key) + _KEY_BYTES
-        if some and (size + length > MOST_BYTES or len(some) >= _KEYS_IN_LOOK):
+        if some and (size + length > MAX_COMPARISON_MESSAGE_SIZE or len(some) >= _KEYS_IN_LOOK):
             yield some
             some, size = [], 0
         some.append(key)
@@ -386,7 +386,7 @@ def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:
         yield some
 
 
-def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
+def prevails(one: RecordState, other: RecordState, repairs: frozenset[int]) -> bool:
     """Return whether a repair keeps one state, and publishes it again, rather than the other.
 
     Args:
@@ -397,6 +397,6 @@ def prevails(one: State, other: State, repairs: frozenset[int]) -> bool:
     return _rank(one, repairs) > _rank(other, repairs)
 
 
-def _rank(state: State, repairs: frozenset[int]) -> tuple[bool, bool, int, int, int]:
+def _rank(state: RecordState, repairs: frozenset[int]) -> tuple[bool, bool, int, int, int]:
     is_repair = publisher_part(state.client) in repairs
     return bool(state.digest), not is_repair, state.client, state.sequence, state.digest

@@ -17,79 +17,79 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.replication.anti_entropy.comparison import Comparison, Result, prevails
+from server.replication.anti_entropy.comparison import RecordComparison, ComparisonResult, prevails
 from server.replication.anti_entropy.messages import (
-    Again,
-    List,
-    Look,
-    More,
-    Outcome,
-    Survey,
-    Word,
-    WordError,
-    again_words,
+    RepublishRequest,
+    KeyListRequest,
+    StateRequest,
+    KeyListContinuation,
+    ComparisonReport,
+    DigestRequest,
+    ComparisonMessage,
+    ComparisonMessageError,
+    make_republish_requests,
     pack,
     unpack,
 )
-from server.replication.anti_entropy.republisher import Repairs
-from server.replication.anti_entropy.responder import Answering
-from server.replication.anti_entropy.results import MOST_SHOWN, Finding, Findings
+from server.replication.anti_entropy.republisher import RecordRepublisher
+from server.replication.anti_entropy.responder import ComparisonResponder
+from server.replication.anti_entropy.results import MAX_SHOWN_KEYS, TopicComparison, ComparisonHistory
 from server.replication.anti_entropy.topic_records import TopicRecords, goes_from, is_kept_by
 from server.storage.journal.publisher_table import publisher_part, server_made_identity
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
-    from server.replication.links.context import Neighbours
-    from server.replication.links.interfaces import Turns
-    from server.replication.links.registry import Peer
-    from server.replication.links.replication_state import Replication
-    from server.storage.sow.topic_records import SowTopic
+    from server.replication.links.context import PeerLinks
+    from server.replication.links.interfaces import LinkScheduler
+    from server.replication.links.registry import LinkPeer
+    from server.replication.links.replication_state import ReplicationState
+    from server.storage.sow.topic_records import SowTopicRecords
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 SUBJECT: Final = "compare"
 """Subject of the messages of this module."""
 
-FIRST_SECONDS: Final = 60.0
+FIRST_COMPARISON_DELAY_S: Final = 60.0
 """Time from the opening of a link to the first comparison with its instance."""
-AGAIN_SECONDS: Final = 3600.0
+COMPARISON_INTERVAL_S: Final = 3600.0
 """Interval of the further comparisons."""
 
 _TICK_SECONDS: Final = 0.25
 _MICROSECONDS: Final = 1_000_000
 
 
-class Topics(Protocol):
+class ComparableTopics(Protocol):
     """The topics with records, reduced to the methods needed here."""
 
     @property
-    def topics(self) -> Iterable[SowTopic]:
+    def topics(self) -> Iterable[SowTopicRecords]:
         """The topics that clients publish to."""
 
-    def is_journaled(self, sow: SowTopic) -> bool:
+    def is_journaled(self, sow: SowTopicRecords) -> bool:
         """Return whether messages published to a topic are in the transaction log."""
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _ComparisonJob:
     """A comparison to be made."""
 
     peer: str
-    topic: SowTopic
+    topic: SowTopicRecords
     repairs: bool
 
 
 @dataclass(slots=True)
-class _Known:
+class _ComparisonPeer:
     """An instance that this instance has a link with."""
 
-    peer: Peer
-    answering: Answering
+    peer: LinkPeer
+    answering: ComparisonResponder
     next_at: float
     asked_at: float = 0.0
 
 
-class Comparing:
+class AntiEntropyCoordinator:
     """Runs and answers the comparisons of an instance.
 
     Args:
@@ -107,24 +107,24 @@ class Comparing:
 
     def __init__(
         self,
-        replication: Replication,
-        topics: Topics,
-        repairs: Repairs,
-        neighbours: Neighbours,
-        turns: Turns,
+        replication: ReplicationState,
+        topics: ComparableTopics,
+        repairs: RecordRepublisher,
+        neighbours: PeerLinks,
+        turns: LinkScheduler,
         clock: Clock,
-        log: Log,
+        log: ServerLog,
     ) -> None:
-        self.findings: Final = Findings(log)
+        self.findings: Final = ComparisonHistory(log)
         self._replication: Final = replication
         self._topics: Final = topics
         self._repairs: Final = repairs
         self._neighbours: Final = neighbours
         self._turns: Final = turns
         self._clock: Final = clock
-        self._known: dict[str, _Known] = {}
-        self._wanted: deque[_Wanted] = deque()
-        self._current: tuple[Comparison, _Wanted] | None = None
+        self._known: dict[str, _ComparisonPeer] = {}
+        self._wanted: deque[_ComparisonJob] = deque()
+        self._current: tuple[RecordComparison, _ComparisonJob] | None = None
         self._began = 0.0
         self._number = replication.nonce
         self._is_queued = False
@@ -165,14 +165,14 @@ class Comparing:
         self._wake()
         return count
 
-    def _want(self, peer: str, sow: SowTopic, *, repairs: bool) -> None:
+    def _want(self, peer: str, sow: SowTopicRecords, *, repairs: bool) -> None:
         for one in self._wanted:
             if (one.peer, one.topic) == (peer, sow):
                 one.repairs |= repairs
                 return
-        self._wanted.append(_Wanted(peer, sow, repairs))
+        self._wanted.append(_ComparisonJob(peer, sow, repairs))
 
-    def _comparable(self, peer: Peer) -> list[SowTopic]:
+    def _comparable(self, peer: LinkPeer) -> list[SowTopicRecords]:
         """Return the topics that an instance sends here, with records at both instances."""
         if not peer.sends:
             return []
@@ -184,10 +184,10 @@ class Comparing:
             and self._goes_here(peer, sow)(sow.name)
         ]
 
-    def _goes_here(self, peer: Peer, sow: SowTopic) -> Callable[[str], bool]:
+    def _goes_here(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
         return goes_from(peer.description, self._replication.description, None, sow.type_name)
 
-    def _goes_there(self, peer: Peer, sow: SowTopic) -> Callable[[str], bool]:
+    def _goes_there(self, peer: LinkPeer, sow: SowTopicRecords) -> Callable[[str], bool]:
         if peer.destination is None:
             return _nothing_goes
         own = self._replication.description
@@ -202,9 +202,9 @@ class Comparing:
         for name, peer in peers.items():
             known = self._known.get(name)
             if known is None:
-                answering = Answering(name, self._finder(name), self)
-                due = self._turns.elapsed() + FIRST_SECONDS
-                self._known[name] = _Known(peer, answering, due)
+                answering = ComparisonResponder(name, self._finder(name), self)
+                due = self._turns.elapsed() + FIRST_COMPARISON_DELAY_S
+                self._known[name] = _ComparisonPeer(peer, answering, due)
             else:
                 known.peer = peer
 
@@ -231,7 +231,7 @@ class Comparing:
         """Return whether a topic's records are sent to an instance, so that it asks about them."""
         return self._finder(peer)(message_type, name) is not None
 
-    def _find(self, message_type: str, name: str) -> SowTopic | None:
+    def _find(self, message_type: str, name: str) -> SowTopicRecords | None:
         for sow in self._topics.topics:
             if (sow.type_name, sow.name) == (message_type, name):
                 return sow
@@ -262,7 +262,7 @@ class Comparing:
 
     # Messages.
 
-    def _say(self, peer: str, words: list[Word]) -> None:
+    def _say(self, peer: str, words: list[ComparisonMessage]) -> None:
         for word in words:
             self._neighbours.say(peer, SUBJECT, pack(word))
         words.clear()
@@ -273,15 +273,15 @@ class Comparing:
             return
         try:
             word = unpack(body)
-        except WordError:
+        except ComparisonMessageError:
             return  # malformed: the requester times out
-        if isinstance(word, Survey):
+        if isinstance(word, DigestRequest):
             known.asked_at = self._clock.now()
-        if isinstance(word, Survey | List | More | Look):
+        if isinstance(word, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest):
             known.answering.take(word)
-        elif isinstance(word, Outcome):
+        elif isinstance(word, ComparisonReport):
             self._hear_outcome(known, word)
-        elif isinstance(word, Again):
+        elif isinstance(word, RepublishRequest):
             sow = self._find(word.message_type, word.topic)
             if sow is not None and self._is_sent_to(peer, word.message_type, word.topic):
                 self._repairs.want(sow, zip(word.keys, word.digests, strict=True))
@@ -289,13 +289,13 @@ class Comparing:
             self._current[0].take(word)
         self._wake()
 
-    def _hear_outcome(self, known: _Known, word: Outcome) -> None:
+    def _hear_outcome(self, known: _ComparisonPeer, word: ComparisonReport) -> None:
         """Store the result that the other instance reports."""
         topic = word.message_type, word.topic
         if self._is_sent_to(known.peer.name, *topic):
-            keys = word.keys[:MOST_SHOWN]
+            keys = word.keys[:MAX_SHOWN_KEYS]
             counts = word.records[1], word.differing, word.unclear
-            self.findings.add(known.peer.name, topic, Finding(known.asked_at, *counts, keys))
+            self.findings.add(known.peer.name, topic, TopicComparison(known.asked_at, *counts, keys))
 
     # Scheduling.
 
@@ -304,14 +304,14 @@ class Comparing:
         now = self._turns.elapsed()
         for known in self._known.values():
             if now >= known.next_at:
-                known.next_at = now + AGAIN_SECONDS
+                known.next_at = now + COMPARISON_INTERVAL_S
                 for sow in self._comparable(known.peer):
                     if not self._is_their_turn(known.peer, sow):
                         self._want(known.peer.name, sow, repairs=False)
         if self._current or self._wanted or self._is_waited_for:
             self._wake()
 
-    def _is_their_turn(self, peer: Peer, sow: SowTopic) -> bool:
+    def _is_their_turn(self, peer: LinkPeer, sow: SowTopicRecords) -> bool:
         """Return whether the other instance requests the comparison: it also receives the topic."""
         return peer.name < self._replication.instance and self._goes_there(peer, sow)(sow.name)
 
@@ -327,11 +327,11 @@ class Comparing:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "", "comparison"
 
     def step(self) -> bool:
-        """Run a time slice of work; see `Sliced.step`."""
+        """Run a time slice of work; see `EngineTask.step`."""
         self._is_queued = False
         while self._work():
             if self._turns.left(self._turns.elapsed()) <= 0:
@@ -345,7 +345,7 @@ class Comparing:
         for known in list(self._known.values()):
             try:
                 has_more |= known.answering.step()
-            except StoreError:
+            except RecordStoreError:
                 known.answering.stop()  # the other instance times out
             self._say(known.peer.name, known.answering.outgoing)
         return self._repairs.step() or has_more
@@ -358,7 +358,7 @@ class Comparing:
         current, wanted = self._current
         try:
             has_more = current.step(self._now)
-        except StoreError as problem:
+        except RecordStoreError as problem:
             current.fail(str(problem))
             has_more = False
         self._say(current.peer, current.outgoing)
@@ -372,30 +372,30 @@ class Comparing:
     def _now(self) -> int:
         return int(self._turns.elapsed() * _MICROSECONDS)
 
-    def _begin(self, wanted: _Wanted) -> tuple[Comparison, _Wanted]:
+    def _begin(self, wanted: _ComparisonJob) -> tuple[RecordComparison, _ComparisonJob]:
         peer, sow = self._known[wanted.peer].peer, wanted.topic
         self._number += 1
         self._began = self._clock.now()
         records = TopicRecords(sow, self._goes_here(peer, sow))
         topic = sow.type_name, sow.name
-        return Comparison(self._number, topic, peer.name, records, self, self._now), wanted
+        return RecordComparison(self._number, topic, peer.name, records, self, self._now), wanted
 
-    def _finish(self, current: Comparison, wanted: _Wanted) -> None:
+    def _finish(self, current: RecordComparison, wanted: _ComparisonJob) -> None:
         result = current.result
         if result is None:
-            finding = Finding(self._began, failure=current.failure or "")
+            finding = TopicComparison(self._began, failure=current.failure or "")
             self.findings.add(current.peer, current.topic, finding)
             return
-        keys = [one.key for one in result.differences[:MOST_SHOWN]]
+        keys = [one.key for one in result.differences[:MAX_SHOWN_KEYS]]
         counts = result.differing, result.unclear
-        finding = Finding(self._began, result.records[0], *counts, keys)
+        finding = TopicComparison(self._began, result.records[0], *counts, keys)
         self.findings.add(current.peer, current.topic, finding)
-        outcome = Outcome(self._number, *current.topic, result.records, *counts, keys)
+        outcome = ComparisonReport(self._number, *current.topic, result.records, *counts, keys)
         self._say(current.peer, [outcome])
         if wanted.repairs and wanted.peer in self._known:
             self._repair(wanted, result)
 
-    def _repair(self, wanted: _Wanted, result: Result) -> None:
+    def _repair(self, wanted: _ComparisonJob, result: ComparisonResult) -> None:
         """Republish for each key that differs the record of one of the instances.
 
         If nothing is sent to the other instance, only its own records can be republished.
@@ -414,7 +414,7 @@ class Comparing:
             elif there.digest:
                 theirs.append((key, there.digest))
         self._repairs.want(sow, ours)
-        self._say(peer.name, list(again_words(sow.type_name, sow.name, theirs)))
+        self._say(peer.name, list(make_republish_requests(sow.type_name, sow.name, theirs)))
 
 
 def _nothing_goes(_name: str) -> bool:

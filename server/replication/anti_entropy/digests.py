@@ -27,7 +27,7 @@ _SHIFT: Final = 64 - RANGES.bit_length() + 1
 _U64: Final = np.dtype("<u8")
 
 
-class State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RecordState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The state of a key at one instance.
 
     Attributes:
@@ -43,7 +43,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     ages: bool = False
 
 
-class Portion(NamedTuple):
+class RecordPortion(NamedTuple):
     """Some records.
 
     Attributes:
@@ -57,17 +57,17 @@ class Portion(NamedTuple):
     place: int | None
 
 
-class Records(Protocol):
+class ComparableRecords(Protocol):
     """The records of a topic, as far as they are replicated."""
 
-    def portion(self, place: int) -> Portion:
+    def portion(self, place: int) -> RecordPortion:
         """Return some records from a position on, as many as can be read in a small time slice.
 
         Records may change between two portions. A record that exists all the time is in exactly one
         of them.
         """
 
-    def state(self, identity: str) -> State:
+    def state(self, identity: str) -> RecordState:
         """Return the present state of one key."""
 
 
@@ -85,7 +85,7 @@ def _key_digest(identity: str) -> int:
     return xxh3_64_intdigest(identity.encode("utf-8", "surrogatepass"))
 
 
-class Survey:
+class RangeDigests:
     """The sums of all ranges.
 
     Attributes:
@@ -97,7 +97,7 @@ class Survey:
         self.records = 0
         self.sums: NDArray[np.uint64] = np.zeros(RANGES, _U64)
 
-    def add(self, portion: Portion) -> None:
+    def add(self, portion: RecordPortion) -> None:
         """Add some records."""
         keys = [xxh3_64_intdigest(one.encode("utf-8", "surrogatepass")) for one in portion[0]]
         digests = [one or 1 for one in map(xxh3_64_intdigest, portion.bodies, keys)]
@@ -121,16 +121,16 @@ class Survey:
         return found
 
 
-def survey(records: Records) -> Iterator[Survey | None]:
+def make_range_digests(records: ComparableRecords) -> Iterator[RangeDigests | None]:
     """Make a survey; yield None after each portion, and the survey at the end."""
-    made = Survey()
+    made = RangeDigests()
     for portion in portions(records):
         made.add(portion)
         yield None
     yield made
 
 
-def portions(records: Records) -> Iterator[Portion]:
+def portions(records: ComparableRecords) -> Iterator[RecordPortion]:
     """Yield all records, in portions."""
     place: int | None = 0
     while place is not None:
@@ -139,7 +139,7 @@ def portions(records: Records) -> Iterator[Portion]:
         place = portion.place
 
 
-def within(portion: Portion, ranges: Collection[int]) -> Iterator[tuple[str, bytes]]:
+def within(portion: RecordPortion, ranges: Collection[int]) -> Iterator[tuple[str, bytes]]:
     """Yield those records of a portion that are in some ranges."""
     for identity, body in zip(portion.identities, portion.bodies, strict=True):
         if range_of(identity) in ranges:

@@ -23,14 +23,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from server.replication.anti_entropy.digests import State
-from server.util.msgpack_errors import MALFORMED
+from server.replication.anti_entropy.digests import RecordState
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
-MOST_BYTES: Final = 48_000
-"""Maximum bytes of keys in a message; keeps each below the limit of a `Word`."""
+MAX_COMPARISON_MESSAGE_SIZE: Final = 48_000
+"""Maximum bytes of keys in a message; keeps each below the limit of a `ComparisonMessage`."""
 
 
-class Survey(
+class DigestRequest(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=1
 ):
     """Requests a survey of the records of a topic.
@@ -46,13 +46,13 @@ class Survey(
     topic: str
 
 
-class Surveyed(
+class DigestResponse(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=2
 ):
     """The result of a survey.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
         records: number of records.
         sums: of the ranges of keys; see `states`.
     """
@@ -62,13 +62,13 @@ class Surveyed(
     sums: bytes
 
 
-class Unable(
+class DigestRefusal(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=3
 ):
     """Reports that there is nothing to compare.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
         reason: for people.
     """
 
@@ -76,13 +76,13 @@ class Unable(
     reason: str
 
 
-class List(
+class KeyListRequest(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=4
 ):
     """Requests a list of the records in some ranges of keys.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
         ranges: their numbers.
     """
 
@@ -90,13 +90,13 @@ class List(
     ranges: list[int]
 
 
-class Listed(
+class KeyListResponse(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=5
 ):
     """Some records.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
         keys: the keys of the records.
         digests: of each.
         is_last: there are no more.
@@ -108,25 +108,25 @@ class Listed(
     is_last: bool
 
 
-class More(
+class KeyListContinuation(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=6
 ):
     """Requests the next part of the list.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
     """
 
     number: int
 
 
-class Look(
+class StateRequest(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=7
 ):
     """Requests the present states of some keys.
 
     Attributes:
-        number: see `Survey`.
+        number: see `DigestRequest`.
         look: number of this request; the answer has it, too.
         upto: everything up to this txid of the asking instance is to be received before.
         keys: the keys.
@@ -137,17 +137,17 @@ class Look(
     look: int
     upto: int
     keys: list[str]
-    states: list[State]
+    states: list[RecordState]
 
 
-class Looked(
+class StateResponse(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=8
 ):
     """The states of some keys.
 
     Attributes:
-        number: see `Survey`.
-        look: see `Look`.
+        number: see `DigestRequest`.
+        look: see `StateRequest`.
         upto: the txid of the answering instance at that moment.
         states: of each key.
         had: for each key, whether the message that the asking instance shows has been received.
@@ -156,19 +156,19 @@ class Looked(
     number: int
     look: int
     upto: int
-    states: list[State]
+    states: list[RecordState]
     had: list[bool]
 
 
-class Outcome(
+class ComparisonReport(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=9
 ):
     """The result of a comparison, for the instance that has answered.
 
     Attributes:
-        number: see `Survey`.
-        message_type: see `Survey`.
-        topic: see `Survey`.
+        number: see `DigestRequest`.
+        message_type: see `DigestRequest`.
+        topic: see `DigestRequest`.
         records: number at the asking instance, and at the answering one.
         differing: number of keys that are not the same.
         unclear: number of undecided keys.
@@ -184,14 +184,14 @@ class Outcome(
     keys: list[str]
 
 
-class Again(
+class RepublishRequest(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="k", tag=10
 ):
     """Requests that some records be published again, unless they have changed.
 
     Attributes:
-        message_type: see `Survey`.
-        topic: see `Survey`.
+        message_type: see `DigestRequest`.
+        topic: see `DigestRequest`.
         keys: the keys of the records.
         digests: their digests at the time of the comparison.
     """
@@ -202,18 +202,18 @@ class Again(
     digests: list[int]
 
 
-Word: TypeAlias = (
-    Survey | Surveyed | Unable | List | Listed | More | Look | Looked | Outcome | Again
+ComparisonMessage: TypeAlias = (
+    DigestRequest | DigestResponse | DigestRefusal | KeyListRequest | KeyListResponse | KeyListContinuation | StateRequest | StateResponse | ComparisonReport | RepublishRequest
 )
 
 _DIGEST_BYTES: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[Word]] = msgspec.msgpack.Decoder(Word)
+_DECODER: Final[msgspec.msgpack.Decoder[ComparisonMessage]] = msgspec.msgpack.Decoder(ComparisonMessage)
 
 
-def again_words(
+def make_republish_requests(
     message_type: str, topic: str, records: Iterable[tuple[str, int]]
-) -> Iterator[Again]:
+) -> Iterator[RepublishRequest]:
     """Yield messages that request that records be published again.
 
     Args:
@@ -224,23 +224,23 @@ def again_words(
     rest = list(records)
     while rest:
         size = place = 0
-        while place < len(rest) and (not place or size + 4 * len(rest[place][0]) <= MOST_BYTES):
+        while place < len(rest) and (not place or size + 4 * len(rest[place][0]) <= MAX_COMPARISON_MESSAGE_SIZE):
             size += 4 * len(rest[place][0]) + _DIGEST_BYTES
             place += 1
         some, rest = rest[:place], rest[place:]
-        yield Again(message_type, topic, [key for key, _ in some], [one for _, one in some])
+        yield RepublishRequest(message_type, topic, [key for key, _ in some], [one for _, one in some])
 
 
-class WordError(Exception):
+class ComparisonMessageError(Exception):
     """The bytes received are no message of a comparison; the text gives the reason."""
 
 
-def pack(word: Word) -> bytes:
+def pack(word: ComparisonMessage) -> bytes:
     """Return a message as bytes."""
     return _ENCODER.encode(word)
 
 
-def unpack(data: bytes) -> Word:
+def unpack(data: bytes) -> ComparisonMessage:
     """Parse a message.
 
     Raises:
@@ -248,16 +248,16 @@ def unpack(data: bytes) -> Word:
     """
     try:
         word = _DECODER.decode(data)
-    except MALFORMED as problem:
-        raise WordError(str(problem)) from problem
+    except MSGPACK_ERRORS as problem:
+        raise ComparisonMessageError(str(problem)) from problem
     lists = {
-        Listed: lambda one: (one.keys, one.digests),
-        Look: lambda one: (one.keys, one.states),
-        Looked: lambda one: (one.states, one.had),
-        Again: lambda one: (one.keys, one.digests),
+        KeyListResponse: lambda one: (one.keys, one.digests),
+        StateRequest: lambda one: (one.keys, one.states),
+        StateResponse: lambda one: (one.states, one.had),
+        RepublishRequest: lambda one: (one.keys, one.digests),
     }.get(type(word))
     if lists is not None:
         first, second = lists(word)
         if len(first) != len(second):
-            raise WordError(f"{len(first)} and {len(second)} of what belongs together")
+            raise ComparisonMessageError(f"{len(first)} and {len(second)} of what belongs together")
     return word

@@ -11,38 +11,38 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.replication.anti_entropy.topic_records import TopicRecords
-from server.storage.sow.store import StoreError
+from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
-    from server.storage.sow.topic_records import SowTopic
-    from server.util.log_protocol import Log
+    from server.storage.sow.topic_records import SowTopicRecords
+    from server.util.log_protocol import ServerLog
 
-MOST_WAITING: Final = 20_000
+MAX_PENDING_RECORDS: Final = 20_000
 """Records waiting to be republished; requests beyond that are dropped."""
 
 _AT_ONCE: Final = 16
 
 
-class Publisher(Protocol):
+class RecordPublisher(Protocol):
     """Republishes existing records."""
 
     @property
     def client_hash(self) -> int:
         """The hash of the client name under which records are republished."""
 
-    def publish_again(self, topic: SowTopic, identity: str) -> bool:
+    def publish_again(self, topic: SowTopicRecords, identity: str) -> bool:
         """Republish a record unchanged, and return whether that was done."""
 
 
 class _Record(NamedTuple):
     """A record to republish."""
 
-    topic: SowTopic
+    topic: SowTopicRecords
     key: str
     digest: int
 
 
-class Repairs:
+class RecordRepublisher:
     """The records waiting to be republished.
 
     Args:
@@ -50,7 +50,7 @@ class Repairs:
         log: the event log, which gets their number.
     """
 
-    def __init__(self, publisher: Publisher, log: Log) -> None:
+    def __init__(self, publisher: RecordPublisher, log: ServerLog) -> None:
         self._publisher: Final = publisher
         self._log: Final = log
         self._waiting: deque[_Record] = deque()
@@ -61,7 +61,7 @@ class Repairs:
         """The hash of the client name under which records are republished."""
         return self._publisher.client_hash
 
-    def want(self, topic: SowTopic, records: Iterable[tuple[str, int]]) -> None:
+    def want(self, topic: SowTopicRecords, records: Iterable[tuple[str, int]]) -> None:
         """Enqueue records to be republished soon.
 
         Args:
@@ -69,7 +69,7 @@ class Repairs:
             records: their keys, and their digests when they were compared.
         """
         for key, digest in records:
-            if len(self._waiting) < MOST_WAITING:
+            if len(self._waiting) < MAX_PENDING_RECORDS:
                 self._waiting.append(_Record(topic, key, digest))
 
     def step(self) -> bool:
@@ -81,7 +81,7 @@ class Repairs:
             try:
                 if TopicRecords(topic, _all).state(key).digest == digest:
                     self._done += self._publisher.publish_again(topic, key)
-            except StoreError:
+            except RecordStoreError:
                 continue  # the record stays as it is, and the next comparison reports it
         if not self._waiting:
             self._log.emit("1E-0017", count=self._done)

@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from server.replication.anti_entropy.comparison import MOST_LISTED, Surroundings, has_come
+from server.replication.anti_entropy.comparison import MAX_LISTED_KEYS, ComparisonContext, is_source_message_received
 from server.replication.anti_entropy.digests import (
-    Records,
-    State,
+    ComparableRecords,
+    RecordState,
     digest_of,
     portions,
-    survey,
+    make_range_digests,
     within,
 )
 from server.replication.anti_entropy.messages import (
-    MOST_BYTES,
-    List,
-    Listed,
-    Look,
-    Looked,
-    More,
-    Survey,
-    Surveyed,
-    Unable,
-    Word,
+    MAX_COMPARISON_MESSAGE_SIZE,
+    KeyListRequest,
+    KeyListResponse,
+    StateRequest,
+    StateResponse,
+    KeyListContinuation,
+    DigestRequest,
+    DigestResponse,
+    DigestRefusal,
+    ComparisonMessage,
 )
 
 _KEYS_IN_WORD: Final = 256
 _KEY_BYTES: Final = 16
 
 
-class Answering:
+class ComparisonResponder:
     """Answers the requests of one other instance.
 
     Args:
@@ -52,30 +52,30 @@ class Answering:
     def __init__(
         self,
         peer: str,
-        find: Callable[[str, str], Records | None],
-        surroundings: Surroundings,
+        find: Callable[[str, str], ComparableRecords | None],
+        surroundings: ComparisonContext,
     ) -> None:
-        self.outgoing: list[Word] = []
+        self.outgoing: list[ComparisonMessage] = []
         self.topic: tuple[str, str] | None = None
         self._peer = peer
         self._find = find
         self._surroundings = surroundings
         self._number = 0
-        self._records: Records | None = None
+        self._records: ComparableRecords | None = None
         self._work: Iterator[None] | None = None
         self._list: list[tuple[str, int]] = []
-        self._look: Look | None = None
+        self._look: StateRequest | None = None
 
-    def take(self, word: Survey | List | More | Look) -> None:
+    def take(self, word: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest) -> None:
         """Accept a request of the other instance."""
-        if isinstance(word, Survey):
+        if isinstance(word, DigestRequest):
             self._survey(word)
             return
         if word.number != self._number or self._records is None:
-            self._say(Unable(word.number, "nothing is being compared"))
-        elif isinstance(word, List):
+            self._say(DigestRefusal(word.number, "nothing is being compared"))
+        elif isinstance(word, KeyListRequest):
             self._work = self._make_list(self._records, frozenset(word.ranges))
-        elif isinstance(word, More):
+        elif isinstance(word, KeyListContinuation):
             self._send_listed()
         else:
             self._look = word
@@ -106,28 +106,28 @@ class Answering:
             self._look = None
         return False
 
-    def _survey(self, word: Survey) -> None:
+    def _survey(self, word: DigestRequest) -> None:
         self.stop()
         records = self._find(word.message_type, word.topic)
         if records is None:
             reason = f"the records of {word.topic} ({word.message_type}) are not replicated"
-            self._say(Unable(word.number, reason))
+            self._say(DigestRefusal(word.number, reason))
             return
         self._number, self._records = word.number, records
         self.topic = word.message_type, word.topic
         self._work = self._make_survey(records)
 
-    def _make_survey(self, records: Records) -> Iterator[None]:
-        for made in survey(records):
+    def _make_survey(self, records: ComparableRecords) -> Iterator[None]:
+        for made in make_range_digests(records):
             if made is not None:
-                self._say(Surveyed(self._number, made.records, made.pack()))
+                self._say(DigestResponse(self._number, made.records, made.pack()))
             yield
 
-    def _make_list(self, records: Records, ranges: frozenset[int]) -> Iterator[None]:
+    def _make_list(self, records: ComparableRecords, ranges: frozenset[int]) -> Iterator[None]:
         self._list.clear()
         for portion in portions(records):
             for key, body in within(portion, ranges):
-                if len(self._list) < MOST_LISTED:
+                if len(self._list) < MAX_LISTED_KEYS:
                     self._list.append((key, digest_of(key, body)))
             yield
         self._list.reverse()
@@ -138,21 +138,21 @@ class Answering:
         keys: list[str] = []
         digests: list[int] = []
         size = 0
-        while self._list and len(keys) < _KEYS_IN_WORD and size < MOST_BYTES:
+        while self._list and len(keys) < _KEYS_IN_WORD and size < MAX_COMPARISON_MESSAGE_SIZE:
             length = 4 * len(self._list[-1][0]) + _KEY_BYTES
-            if keys and size + length > MOST_BYTES:
+            if keys and size + length > MAX_COMPARISON_MESSAGE_SIZE:
                 break
             key, digest = self._list.pop()
             keys.append(key)
             digests.append(digest)
             size += length
-        self._say(Listed(self._number, keys, digests, not self._list))
+        self._say(KeyListResponse(self._number, keys, digests, not self._list))
 
-    def _answer(self, look: Look, records: Records) -> None:
+    def _answer(self, look: StateRequest, records: ComparableRecords) -> None:
         surroundings = self._surroundings
-        states: list[State] = [records.state(key) for key in look.keys]
-        had = [has_come(state, surroundings) for state in look.states]
-        self._say(Looked(look.number, look.look, surroundings.last_txid, states, had))
+        states: list[RecordState] = [records.state(key) for key in look.keys]
+        had = [is_source_message_received(state, surroundings) for state in look.states]
+        self._say(StateResponse(look.number, look.look, surroundings.last_txid, states, had))
 
-    def _say(self, word: Word) -> None:
+    def _say(self, word: ComparisonMessage) -> None:
         self.outgoing.append(word)

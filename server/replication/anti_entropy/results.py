@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-MOST_SHOWN: Final = 10
+MAX_SHOWN_KEYS: Final = 10
 """Number of keys that a log entry names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TopicComparison:
     """The latest result for a topic and an instance.
 
     Attributes:
@@ -41,7 +41,7 @@ class Finding:
         return not (self.differing or self.unclear or self.failure)
 
 
-class Findings:
+class ComparisonHistory:
     """The latest results of all comparisons.
 
     Args:
@@ -51,11 +51,11 @@ class Findings:
         latest: the latest result, by name of the instance, message type and topic.
     """
 
-    def __init__(self, log: Log) -> None:
-        self.latest: Final[dict[tuple[str, str, str], Finding]] = {}
+    def __init__(self, log: ServerLog) -> None:
+        self.latest: Final[dict[tuple[str, str, str], TopicComparison]] = {}
         self._log: Final = log
 
-    def add(self, other: str, topic: tuple[str, str], finding: Finding) -> None:
+    def add(self, other: str, topic: tuple[str, str], finding: TopicComparison) -> None:
         """Store and log a result.
 
         Args:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from config_schema.regex import matches
-from config_schema.selection import Coverage, Selection
-from server.replication.anti_entropy.digests import Portion, State, digest_of
+from config_schema.selection import Coverage, TopicPattern
+from server.replication.anti_entropy.digests import RecordPortion, RecordState, digest_of
 from server.storage.sow.record_table import CURRENT
 from server.storage.sow.store import identity_of
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
     from config_schema.topology.description import Destination
     from server.storage.sow.records import Record
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.topic_records import SowTopicRecords
 
 _ROWS_AT_ONCE: Final = 64
 _MOST_NAMES: Final = 10_000
 
 
 class TopicRecords:
-    """The records of a topic; see `server.replication.anti_entropy.digests.Records`.
+    """The records of a topic; see `server.replication.anti_entropy.digests.ComparableRecords`.
 
     Args:
         sow: the topic.
         goes: tells whether a logical topic is compared.
     """
 
-    def __init__(self, sow: SowTopic, goes: Callable[[str], bool]) -> None:
+    def __init__(self, sow: SowTopicRecords, goes: Callable[[str], bool]) -> None:
         self._table: Final = sow.table
         self._has_pattern: Final = sow.table.options.pattern
         self._goes: Final = goes
 
-    def portion(self, place: int) -> Portion:
+    def portion(self, place: int) -> RecordPortion:
         """See `Records.portion`; places are rows.
 
         Raises:
@@ -57,9 +57,9 @@ class TopicRecords:
                 if not has_pattern or goes(record.topic):
                     identities.append(identity_of(record, pattern=has_pattern))
                     bodies.append(record.body)
-        return Portion(identities, bodies, end if end < len(states) else None)
+        return RecordPortion(identities, bodies, end if end < len(states) else None)
 
-    def state(self, identity: str) -> State:
+    def state(self, identity: str) -> RecordState:
         """See `Records.state`.
 
         Raises:
@@ -67,9 +67,9 @@ class TopicRecords:
         """
         record = self._table.get(identity)
         if record is None or (self._has_pattern and not self._goes(record.topic)):
-            return State()
+            return RecordState()
         client, sequence = _name_of(record)
-        return State(digest_of(identity, record.body), client, sequence, bool(record.expires))
+        return RecordState(digest_of(identity, record.body), client, sequence, bool(record.expires))
 
 
 def _name_of(record: Record) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def _name_of(record: Record) -> tuple[int, int]:
     return 0, 0
 
 
-def is_kept_by(sow: SowTopic, description: InstanceDescription) -> bool:
+def is_kept_by(sow: SowTopicRecords, description: InstanceDescription) -> bool:
     """Return whether another instance has the records of a topic, too, in the same way."""
     return any(
         (one.kind, one.name, one.message_type, one.pattern)
@@ -117,7 +117,7 @@ def goes_from(
     @lru_cache(maxsize=_MOST_NAMES)
     def goes(name: str) -> bool:
         keepers = () if name in single else (at for text, at in patterns if matches(text, name))
-        topics = [(Selection(one, message_type, is_expression=False),) for one in (name, *keepers)]
+        topics = [(TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)]
         return bool(coverages) and all(any(map(one.has, topics)) for one in coverages)
 
     return goes

@@ -18,26 +18,26 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from amperage.wire.bookmarks import client_hash
 from server.queues.topic.queue_topic import QueueTopic
-from server.replication.apply.error_log import IncomingLog
-from server.replication.apply.sequence_gaps import IncomingRefusals
-from server.replication.core import Recorded, Same
+from server.replication.apply.error_log import ApplyErrorLog
+from server.replication.apply.sequence_gaps import SequenceGapApplier
+from server.replication.core import RecorderResult, ConstantColumn
 from server.replication.core.columns import by_client, rows
-from server.storage.journal import MESSAGES, JournalUnavailable, Kind
-from server.topics.journaled_topic import JournaledStoredTopic, JournaledTopic
-from server.topics.replicated.batch import AT_ONCE, Arrivals
-from server.topics.replicated.multi_topic import Interleaved, OneByOneError
+from server.storage.journal import MESSAGES, JournalUnavailableError, JournalEntryKind
+from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
+from server.topics.replicated.batch import APPLY_BATCH_SIZE, ReplicatedBatch
+from server.topics.replicated.multi_topic import MultiTopicBatch, BatchRejectedError
 
 if TYPE_CHECKING:
-    from server.replication.apply.permissions import IncomingPermits
-    from server.replication.core import Columns, Known, Peer
-    from server.replication.core.columns import Column
-    from server.storage.journal import Topic
+    from server.replication.apply.permissions import ApplyPermissions
+    from server.replication.core import BatchColumns, DedupWindow, PeerInstance
+    from server.replication.core.columns import EntryColumn
+    from server.storage.journal import JournalTopic
     from server.topics.topic_table import TopicTable
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-_Taker: TypeAlias = JournaledTopic | JournaledStoredTopic | QueueTopic | IncomingRefusals
+_Taker: TypeAlias = JournaledTopic | JournaledSowTopic | QueueTopic | SequenceGapApplier
 
 _MOST_SECONDS: Final = (1 << 32) - 1
 
@@ -46,8 +46,8 @@ class NotRecordedError(Exception):
     """A topic's messages are not recorded by this instance; the text gives the reason."""
 
 
-class Incoming:
-    """Records entries of other instances; see `server.replication.core.Recorder`.
+class ReplicationApplier:
+    """Records entries of other instances; see `server.replication.core.EntryRecorder`.
 
     Args:
         topics: the topics that receive the entries.
@@ -64,37 +64,37 @@ class Incoming:
         topics: TopicTable,
         message_types: Collection[str],
         transaction_log: TransactionLog,
-        known: Known,
-        permits: IncomingPermits,
+        known: DedupWindow,
+        permits: ApplyPermissions,
         clock: Clock,
-        log: Log,
+        log: ServerLog,
     ) -> None:
         self._topics: Final = topics
         self._message_types: Final = message_types
         self._transaction_log: Final = transaction_log
         self._permits: Final = permits
-        self._log: Final = IncomingLog(clock, log)
-        self._refusals: Final = IncomingRefusals(transaction_log, known)
+        self._log: Final = ApplyErrorLog(clock, log)
+        self._refusals: Final = SequenceGapApplier(transaction_log, known)
 
     @property
     def last_txid(self) -> int:
-        """See `Recorder.last_txid`."""
+        """See `EntryRecorder.last_txid`."""
         return self._transaction_log.last_txid
 
     def highest(self) -> Mapping[int, int]:
-        """See `Recorder.highest`."""
+        """See `EntryRecorder.highest`."""
         table = self._transaction_log.journal.sequences
         return {client: sequence for client, (sequence, _) in table.items()}
 
-    def record(self, entries: Columns, source: Peer) -> Recorded:
-        """See `Recorder.record`. The caller has to flush outboxes.
+    def record(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
+        """See `EntryRecorder.record`. The caller has to flush outboxes.
 
         Raises nothing: an error in an entry concerns that entry.
         """
         if max(entries.expirations) > _MOST_SECONDS:
             lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in entries.expirations]
             entries = entries._replace(expirations=lifetimes)
-        done = Recorded(0)
+        done = RecorderResult(0)
         for part in _parts(entries):
             recorded = self._record_together(part, source)
             done = _both(done, recorded)
@@ -106,18 +106,18 @@ class Incoming:
                     break
         return done
 
-    def _record_together(self, entries: Columns, source: Peer) -> Recorded:
+    def _record_together(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record messages of several topics in one step, up to the first problem."""
         names = entries.used()
         if len(names) == 1 or entries.kinds[0] not in MESSAGES:
-            return Recorded(0)
+            return RecorderResult(0)
         if not self._permits.allow_all(source.name, entries):
-            return Recorded(0)
+            return RecorderResult(0)
         try:
             topics = {number: self._participant(name.topic) for number, name in names.items()}
-            together = Interleaved(entries, topics, client_hash(source.name))
+            together = MultiTopicBatch(entries, topics, client_hash(source.name))
         except Exception:  # of any kind: one by one, the entry at fault is found
-            return Recorded(0)
+            return RecorderResult(0)
         recorded = together.record(self._transaction_log.journal)
         if recorded.done:
             self._log.went_on(source.name)
@@ -126,23 +126,23 @@ class Incoming:
             self._log.could_not_apply(concerned, failures, source.name)
         return recorded
 
-    def _came(self, entries: Columns) -> None:
+    def _came(self, entries: BatchColumns) -> None:
         """Note the arrival of messages that publishers would have been told of as missing."""
         refusals = self._transaction_log.refusals
         for client, places in by_client(entries.clients) if refusals.is_any else ():
             refusals.came(client, [entries.sequences[place] for place in places])
 
-    def _participant(self, named: Topic) -> JournaledTopic | JournaledStoredTopic:
-        topic = self._find(named, Kind.PUBLISH)
-        if isinstance(topic, JournaledTopic | JournaledStoredTopic):
+    def _participant(self, named: JournalTopic) -> JournaledTopic | JournaledSowTopic:
+        topic = self._find(named, JournalEntryKind.PUBLISH)
+        if isinstance(topic, JournaledTopic | JournaledSowTopic):
             return topic
-        raise OneByOneError("a queue takes in nothing together with topics")
+        raise BatchRejectedError("a queue takes in nothing together with topics")
 
-    def _record_one_by_one(self, entries: Columns, source: Peer) -> Recorded:
+    def _record_one_by_one(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Record entries in runs of one topic and kind."""
-        done = Recorded(0)
+        done = RecorderResult(0)
         for part in _runs(entries):
-            arrivals = Arrivals(part, client_hash(source.name))
+            arrivals = ReplicatedBatch(part, client_hash(source.name))
             self._take_in(arrivals, source.name)
             self._log.say(arrivals, source.name)
             done = _both(done, arrivals.outcome)
@@ -151,21 +151,21 @@ class Incoming:
         return done
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
-        """See `Recorder.published_twice`: queues need it; unrecorded topics do not matter."""
+        """See `EntryRecorder.published_twice`: queues need it; unrecorded topics do not matter."""
         with suppress(NotRecordedError):
-            self._find(topic, Kind.PUBLISH).published_twice(marks, publishers)
+            self._find(topic, JournalEntryKind.PUBLISH).published_twice(marks, publishers)
 
     def lost(self, client: int, sequences: Sequence[tuple[int, int]]) -> bool:
-        """See `Recorder.lost`."""
+        """See `EntryRecorder.lost`."""
         try:
             self._refusals.lost(client, sequences)
-        except JournalUnavailable:
+        except JournalUnavailableError:
             return False
         return True
 
-    def _take_in(self, arrivals: Arrivals, source: str) -> None:
+    def _take_in(self, arrivals: ReplicatedBatch, source: str) -> None:
         problem = self._permits.problem(source, arrivals.topic)
         if problem is not None:
             arrivals.refuse_all(NotRecordedError(problem))
@@ -185,34 +185,34 @@ class Incoming:
                 else:
                     arrivals.unapplied.append((arrivals.position - 1, error))
 
-    def _find(self, named: Topic, kind: Kind) -> _Taker:
+    def _find(self, named: JournalTopic, kind: JournalEntryKind) -> _Taker:
         """Return the topic for entries of a kind.
 
         Raises:
             NotRecordedError: they are not recorded here.
         """
         message_type, name = named.message_type, named.name
-        if kind is Kind.MISSING:
+        if kind is JournalEntryKind.MISSING:
             return self._refusals
         if message_type not in self._message_types:
             raise NotRecordedError(f"this instance has no message type {message_type}")
         topic = self._topics.find(message_type, name)
-        if isinstance(topic, QueueTopic) and kind is not Kind.QUEUE_EVENT:
+        if isinstance(topic, QueueTopic) and kind is not JournalEntryKind.QUEUE_EVENT:
             found = self._topics.behind_queue(message_type, name, name)
         else:
             found = topic
-        if isinstance(found, JournaledTopic | JournaledStoredTopic | QueueTopic):
+        if isinstance(found, JournaledTopic | JournaledSowTopic | QueueTopic):
             return found
         raise NotRecordedError("the topic is not in the TransactionLog of this instance")
 
 
-def _both(one: Recorded, other: Recorded) -> Recorded:
+def _both(one: RecorderResult, other: RecorderResult) -> RecorderResult:
     """Return the joint outcome of some entries, and of later ones."""
     first, last = one.first_txid or other.first_txid, other.last_txid or one.last_txid
-    return Recorded(one.done + other.done, first, last)
+    return RecorderResult(one.done + other.done, first, last)
 
 
-def _parts(entries: Columns) -> Iterator[Columns]:
+def _parts(entries: BatchColumns) -> Iterator[BatchColumns]:
     """Yield parts that one step can record, with either messages or other entries only."""
     kinds = entries.kinds
     if _are_alike(kinds):
@@ -220,20 +220,20 @@ def _parts(entries: Columns) -> Iterator[Columns]:
     else:
         parts = rows(kind in MESSAGES for kind in kinds)
     for start, end in parts:
-        for first in range(start, end, AT_ONCE):
-            yield entries.pick(range(first, min(first + AT_ONCE, end)))
+        for first in range(start, end, APPLY_BATCH_SIZE):
+            yield entries.pick(range(first, min(first + APPLY_BATCH_SIZE, end)))
 
 
-def _are_alike(kinds: Column) -> bool:
+def _are_alike(kinds: EntryColumn) -> bool:
     """Return whether all entries are messages, or all of one other kind."""
-    return isinstance(kinds, Same) or MESSAGES.issuperset(kinds)
+    return isinstance(kinds, ConstantColumn) or MESSAGES.issuperset(kinds)
 
 
-def _runs(entries: Columns) -> Iterator[Columns]:
-    """Yield consecutive entries of one name and one kind; see `Arrivals`."""
-    if isinstance(entries.numbers, Same) and _are_alike(entries.kinds):
+def _runs(entries: BatchColumns) -> Iterator[BatchColumns]:
+    """Yield consecutive entries of one name and one kind; see `ReplicatedBatch`."""
+    if isinstance(entries.numbers, ConstantColumn) and _are_alike(entries.kinds):
         yield entries
         return
-    kinds = (Kind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
+    kinds = (JournalEntryKind.PUBLISH if kind in MESSAGES else kind for kind in entries.kinds)
     for start, end in rows(zip(entries.numbers, kinds, strict=True)):
         yield entries.pick(range(start, end))

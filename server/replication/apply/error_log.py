@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 
 if TYPE_CHECKING:
-    from server.topics.replicated.batch import Arrivals, Entries
-    from server.topics.replicated.multi_topic import Failure
+    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.multi_topic import BatchFailure
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SECONDS: Final = 60.0
 """Interval between two log messages about the same subject."""
@@ -40,7 +40,7 @@ class _Subject:
     last: dict[str, object] = field(default_factory=dict)
 
 
-class IncomingLog:
+class ApplyErrorLog:
     """Writes log messages about entries that cannot be recorded.
 
     Args:
@@ -48,13 +48,13 @@ class IncomingLog:
         log: receives the messages.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, clock: Clock, log: ServerLog) -> None:
         self._clock: Final = clock
         self._log: Final = log
-        self._subjects: dict[tuple[str, str, Topic], _Subject] = {}
+        self._subjects: dict[tuple[str, str, JournalTopic], _Subject] = {}
         self._waiting: set[str] = set()
 
-    def say(self, arrivals: Arrivals, source: str) -> None:
+    def say(self, arrivals: ReplicatedBatch, source: str) -> None:
         """Report entries that could not be recorded, unless the rate limit applies.
 
         Args:
@@ -70,7 +70,7 @@ class IncomingLog:
         self._mention(_REFUSED, arrivals, arrivals.refused, source)
         self.could_not_apply(arrivals, arrivals.unapplied, source)
 
-    def could_not_apply(self, entries: Entries, failures: Sequence[Failure], source: str) -> None:
+    def could_not_apply(self, entries: EntryContents, failures: Sequence[BatchFailure], source: str) -> None:
         """Report entries of one topic that are in the transaction log but could not be applied."""
         self._mention(_UNAPPLIED, entries, failures, source)
 
@@ -81,7 +81,7 @@ class IncomingLog:
             self._log.emit(_RESUMED, source=source)
 
     def _mention(
-        self, message_id: str, entries: Entries, failures: Sequence[Failure], source: str
+        self, message_id: str, entries: EntryContents, failures: Sequence[BatchFailure], source: str
     ) -> None:
         if not failures:
             return
@@ -89,7 +89,7 @@ class IncomingLog:
         topic = entries.run.name(position).topic
         key = message_id, source, topic
         if key not in self._subjects and len(self._subjects) >= _MOST_SUBJECTS:
-            key = message_id, source, Topic(topic.message_type, "")
+            key = message_id, source, JournalTopic(topic.message_type, "")
         subject = self._subjects.get(key)
         is_new = subject is None
         if subject is None:
@@ -105,7 +105,7 @@ class IncomingLog:
         if is_new:
             self._emit(key)
 
-    def _emit(self, key: tuple[str, str, Topic]) -> None:
+    def _emit(self, key: tuple[str, str, JournalTopic]) -> None:
         """Report the pending count of a subject, or forget the subject if that is 0."""
         subject = self._subjects[key]
         if not subject.count:

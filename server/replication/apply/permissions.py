@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, TypeAlias
 from server.storage.journal.format.entry import NO_TOPIC
 
 if TYPE_CHECKING:
-    from server.replication.core import Columns
-    from server.storage.journal import Topic
+    from server.replication.core import BatchColumns
+    from server.storage.journal import JournalTopic
 
-Judge: TypeAlias = "Callable[[Topic], str | None]"
+TopicPermissionCheck: TypeAlias = "Callable[[JournalTopic], str | None]"
 """Returns the reason why a topic must not be recorded; None if it may be."""
 
 
-class IncomingPermits:
+class ApplyPermissions:
     """The judges of received entries, by the name of the instance that sent them."""
 
     def __init__(self) -> None:
-        self._judges: dict[str, Judge] = {}
+        self._judges: dict[str, TopicPermissionCheck] = {}
 
-    def begin(self, source: str, judge: Judge | None) -> None:
+    def begin(self, source: str, judge: TopicPermissionCheck | None) -> None:
         """Set the judge of an instance, whose entries arrive from now on.
 
         Args:
@@ -39,7 +39,7 @@ class IncomingPermits:
         else:
             self._judges[source] = judge
 
-    def problem(self, source: str, topic: Topic) -> str | None:
+    def problem(self, source: str, topic: JournalTopic) -> str | None:
         """Return why an instance's entries for a topic must not be recorded; None if they may be.
 
         Notes about numbers of publishers have no topic, and are always accepted.
@@ -47,7 +47,7 @@ class IncomingPermits:
         judge = self._judges.get(source)
         return None if judge is None or topic == NO_TOPIC else judge(topic)
 
-    def allow_all(self, source: str, entries: Columns) -> bool:
+    def allow_all(self, source: str, entries: BatchColumns) -> bool:
         """Return whether all of some entries may be recorded."""
         return source not in self._judges or not any(
             self.problem(source, name.topic) for name in entries.used().values()

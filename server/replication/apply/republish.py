@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from amperage.wire.bookmarks import client_hash
-from server.storage.journal import EntryTooLarge, JournalUnavailable
-from server.topics.journaled_topic import JournaledStoredTopic
+from server.storage.journal import EntryTooLargeError, JournalUnavailableError
+from server.topics.journaled_topic import JournaledSowTopic
 
 if TYPE_CHECKING:
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
 
@@ -24,8 +24,8 @@ REPAIR_NAME: Final = "amperage-repair"
 
 
 @dataclass(frozen=True, slots=True)
-class _Repair:
-    """The publisher of repairs; see `server.topics.subscriptions.client.Client`."""
+class _RepairClient:
+    """The publisher of repairs; see `server.topics.subscriptions.client.ClientIdentity`."""
 
     number: int = -1
     client_name: str = REPAIR_NAME
@@ -48,14 +48,14 @@ class RepairPublisher:
     def __init__(self, topics: TopicTable, clock: Clock) -> None:
         self._topics: Final = topics
         self._clock: Final = clock
-        self._client: Final = _Repair()
+        self._client: Final = _RepairClient()
 
     @property
     def client_hash(self) -> int:
         """The hash of the client name that it publishes under."""
         return self._client.client_hash
 
-    def publish_again(self, topic: SowTopic, identity: str) -> bool:
+    def publish_again(self, topic: SowTopicRecords, identity: str) -> bool:
         """Publish a record once more, unchanged; return whether that was done.
 
         The caller has to flush outboxes after that.
@@ -71,10 +71,10 @@ class RepairPublisher:
         if record is None:
             return False
         found = self._topics.find(topic.type_name, record.topic)
-        if not isinstance(found, JournaledStoredTopic):
+        if not isinstance(found, JournaledSowTopic):
             return False
         try:
             found.publish_again(record, self._client, self._clock.now())
-        except (JournalUnavailable, EntryTooLarge):
+        except (JournalUnavailableError, EntryTooLargeError):
             return False
         return True

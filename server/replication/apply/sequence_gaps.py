@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.storage.journal import Note, decode_note
-from server.topics.rejected_sequences import NOTES
+from server.storage.journal import GapRecord, decode_note
+from server.topics.rejected_sequences import NOTE_TOPIC
 from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
-    from server.replication.core import Known
-    from server.storage.journal.sequence_gaps import Pairs
-    from server.topics.replicated.batch import Arrivals
+    from server.replication.core import DedupWindow
+    from server.storage.journal.sequence_gaps import SequenceRanges
+    from server.topics.replicated.batch import ReplicatedBatch
     from server.topics.transaction_log import TransactionLog
 
 
-class IncomingRefusals:
+class SequenceGapApplier:
     """Records and applies notes.
 
     Args:
@@ -31,12 +31,12 @@ class IncomingRefusals:
         known: the messages present of each publisher.
     """
 
-    def __init__(self, log: TransactionLog, known: Known) -> None:
+    def __init__(self, log: TransactionLog, known: DedupWindow) -> None:
         self._log: Final = log
         self._known: Final = known
-        self._journal: Final = TopicJournal(log, NOTES.message_type, NOTES.name)
+        self._journal: Final = TopicJournal(log, NOTE_TOPIC.message_type, NOTE_TOPIC.name)
 
-    def take_in(self, arrivals: Arrivals) -> None:
+    def take_in(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some of the received entries, from the front."""
         start = arrivals.position
         appended = self._journal.append_copies(arrivals, arrivals.content())
@@ -44,14 +44,14 @@ class IncomingRefusals:
             with suppress(msgspec.MsgspecError):  # not a note in this version: ignore it
                 self._take(arrivals.run.source_txids[place], decode_note(arrivals.bodies[place]))
 
-    def _take(self, client: int, note: Note) -> None:
+    def _take(self, client: int, note: GapRecord) -> None:
         refusals, known = self._log.refusals, self._known
         refusals.take(client, note)
         there = [pair for one in note.missing for pair in known.there(client, *one)]
         if there:
             refusals.are_here(client, there)
 
-    def lost(self, client: int, sequences: Pairs) -> None:
+    def lost(self, client: int, sequences: SequenceRanges) -> None:
         """Record that numbers a source could not read are lost, unless they arrived another way.
 
         Raises:

@@ -22,20 +22,20 @@ the columns; the path in its origin names all instances that it has passed throu
 that of this instance; its lifetime is the rest that it had when it was sent.
 
 Startup. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal, or
-if its `txid` is beyond the journal's end. Make a `Recent`, and feed a `Recollection` from the log
-(`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as `Recent` reaches
+if its `txid` is beyond the journal's end. Make a `RecentEntries`, and feed a `DedupWindowRecovery` from the log
+(`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as `RecentEntries` reaches
 before `txid`; without the file, feed it the whole log. If journals behind `txid` are gone, it is
 not whole. Then `known = recollection.known`, and set `known.highest` to `Journal.last_sequence`.
-Make a `Sender` for each Destination, with its value in `acknowledged`; a `Receiver` for each
+Make a `ReplicationSender` for each Destination, with its value in `acknowledged`; a `ReplicationReceiver` for each
 instance that connects with a new name, with its cursor if the file has one; and one
-`Acknowledgement` over the senders. All of these live as long as the instance. The identity of a log
+`AcknowledgementTracker` over the senders. All of these live as long as the instance. The identity of a log
 must change when the log is started anew.
 
 Publishes of clients. Call `recent.note(...)` for appended entries. Where a numbered message does
 not follow its publisher's highest number, call `known.noted(client, highest before, sequences)`.
 
 A link. Both ends send a `Hello`, and check the other's with `refusal`, by its credentials, by its
-`description`, and for a destination with `group_refusal`; a reason is returned as `Refused`, and
+`description`, and for a destination with `group_refusal`; a reason is returned as `HelloRefusal`, and
 both ends log it. Of two connections, `which_stays` returns which to keep. Then call
 `disconnected()` of the sender and the receiver for that instance, since they may still be on a link
 that is dropped; if there is a destination, send the return value of
@@ -43,16 +43,16 @@ that is dropped; if there is a destination, send the return value of
 
     Begin       -> send all frames of `receiver.begin(peer, frame, acknowledgement.settled)`
     Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both return
-                   `Resumed` when sending begins, with the range of missing entries
+                   `ResumePosition` when sending begins, with the range of missing entries
     Batch       -> `receiver.take(frame)`; while `receiver.is_stalled`, read nothing from that
                    link, and retry `go_on()` periodically
     Owed        -> `receiver.owe(frame)`
     Ack         -> `sender.acknowledge(frame)`
     Beat        -> do nothing; an end that receives nothing for too long closes the link
 
-    Word        -> `Courier.receive`, which forwards it or returns its sender; see there
+    Word        -> `MeshRouter.receive`, which forwards it or returns its sender; see there
 
-`FrameError` and `ProtocolError` end the link, and are logged. While the link accepts more, send the
+`ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link accepts more, send the
 return value of `sender.pull(now)`, until that is None; about once a second call it with `flush`.
 Once per scheduling round of the engine, or at an interval of your own, send the return value of
 `receiver.acknowledge(durable, acknowledgement.is_settled)`. When the link is gone, call
@@ -67,136 +67,136 @@ moment is settled, too.
 Damage. A sender stops in front of an entry that the log cannot read (`blocked`); call `look_again`
 when that entry has been repaired, or is lost. Entries that it has skipped are in `left_out`.
 
-The record. To store `replication.ack`, make a `Remembered` of `receiver.cursor`,
+The record. To store `replication.ack`, make a `PersistentState` of `receiver.cursor`,
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
-and an `Answering` at the other; their messages travel beside the log, and may be lost. See
+and an `ComparisonResponder` at the other; their messages travel beside the log, and may be lost. See
 `comparison`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
 Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.
 """
 
-from server.replication.core.acknowledgement import Acknowledgement, Kept, Progress, Waiting
-from server.replication.core.columns import Batch, Column, Columns, Name, Packed, Same
-from server.replication.core.dedup_window import Had, Known
+from server.replication.core.acknowledgement import AcknowledgementTracker, EntryRoutingKey, DestinationProgress, DestinationLag
+from server.replication.core.columns import ReplicationBatch, EntryColumn, BatchColumns, SharedProperties, PackedBatch, ConstantColumn
+from server.replication.core.dedup_window import PublisherWindow, DedupWindow
 from server.replication.core.frames import (
-    MOST_BEFORE_HELLO,
-    MOST_IN_FRAME,
+    MAX_FRAME_SIZE_BEFORE_HELLO,
+    MAX_FRAME_SIZE,
     VERSION,
     Ack,
-    Beat,
-    Begin,
-    Frame,
-    FrameError,
-    FrameReader,
+    HeartbeatFrame,
+    PositionRequest,
+    InboundFrame,
+    ReplicationFrameError,
+    ReplicationFrameReader,
     Hello,
-    Knowledge,
-    Owed,
-    Refused,
-    Resume,
-    Sent,
-    Word,
+    DedupState,
+    SkippedRanges,
+    HelloRefusal,
+    PositionResponse,
+    OutboundFrame,
+    PeerMessage,
     encode,
-    encoded,
+    encode_pieces,
 )
 from server.replication.core.handshake import (
-    Connection,
-    Stay,
+    PeerConnection,
+    ConnectionChoice,
     group_refusal,
     peer_of,
     refusal,
-    which_stays,
+    choose_connection,
 )
-from server.replication.core.persistent_state import Recollection, Remembered, pack, unpack
+from server.replication.core.persistent_state import DedupWindowRecovery, PersistentState, pack, unpack
 from server.replication.core.receiver import (
-    Branch,
-    Conflict,
-    Cursor,
-    Receiver,
-    Recorded,
-    Recorder,
-    Taken,
+    LogBranch,
+    DuplicateConflict,
+    ReceiveCursor,
+    ReplicationReceiver,
+    RecorderResult,
+    EntryRecorder,
+    BatchCounts,
 )
-from server.replication.core.recent_entries import Recent
-from server.replication.core.router import MOST_IN_WORD, Courier, Parcel, Received
-from server.replication.core.routes import Filter, Hop, Routes, TopicRoute, hops, lengthen
+from server.replication.core.recent_entries import RecentEntries
+from server.replication.core.router import MAX_PEER_MESSAGE_SIZE, MeshRouter, RoutedMessage, RoutingResult
+from server.replication.core.routes import RouteFilter, Hop, Routes, TopicRoute, hops, append_hop
 from server.replication.core.sender import (
-    Peer,
-    ProtocolError,
-    Reader,
-    Resumed,
-    Sender,
+    PeerInstance,
+    ReplicationProtocolError,
+    PassageReader,
+    ResumePosition,
+    ReplicationSender,
     SourceLog,
-    State,
+    SenderState,
 )
 
 __all__ = [
-    "MOST_BEFORE_HELLO",
-    "MOST_IN_FRAME",
-    "MOST_IN_WORD",
+    "MAX_FRAME_SIZE_BEFORE_HELLO",
+    "MAX_FRAME_SIZE",
+    "MAX_PEER_MESSAGE_SIZE",
     "VERSION",
     "Ack",
-    "Acknowledgement",
-    "Batch",
-    "Beat",
-    "Begin",
-    "Branch",
-    "Column",
-    "Columns",
-    "Conflict",
-    "Connection",
-    "Courier",
-    "Cursor",
-    "Filter",
-    "Frame",
-    "FrameError",
-    "FrameReader",
-    "Had",
+    "AcknowledgementTracker",
+    "ReplicationBatch",
+    "HeartbeatFrame",
+    "PositionRequest",
+    "LogBranch",
+    "EntryColumn",
+    "BatchColumns",
+    "DuplicateConflict",
+    "PeerConnection",
+    "MeshRouter",
+    "ReceiveCursor",
+    "RouteFilter",
+    "InboundFrame",
+    "ReplicationFrameError",
+    "ReplicationFrameReader",
+    "PublisherWindow",
     "Hello",
     "Hop",
-    "Kept",
-    "Knowledge",
-    "Known",
-    "Name",
-    "Owed",
-    "Packed",
-    "Parcel",
-    "Peer",
-    "Progress",
-    "ProtocolError",
-    "Reader",
-    "Received",
-    "Receiver",
-    "Recent",
-    "Recollection",
-    "Recorded",
-    "Recorder",
-    "Refused",
-    "Remembered",
-    "Resume",
-    "Resumed",
+    "EntryRoutingKey",
+    "DedupState",
+    "DedupWindow",
+    "SharedProperties",
+    "SkippedRanges",
+    "PackedBatch",
+    "RoutedMessage",
+    "PeerInstance",
+    "DestinationProgress",
+    "ReplicationProtocolError",
+    "PassageReader",
+    "RoutingResult",
+    "ReplicationReceiver",
+    "RecentEntries",
+    "DedupWindowRecovery",
+    "RecorderResult",
+    "EntryRecorder",
+    "HelloRefusal",
+    "PersistentState",
+    "PositionResponse",
+    "ResumePosition",
     "Routes",
-    "Same",
-    "Sender",
-    "Sent",
+    "ConstantColumn",
+    "ReplicationSender",
+    "OutboundFrame",
     "SourceLog",
-    "State",
-    "Stay",
-    "Taken",
+    "SenderState",
+    "ConnectionChoice",
+    "BatchCounts",
     "TopicRoute",
-    "Waiting",
-    "Word",
+    "DestinationLag",
+    "PeerMessage",
     "encode",
-    "encoded",
+    "encode_pieces",
     "group_refusal",
     "hops",
-    "lengthen",
+    "append_hop",
     "pack",
     "peer_of",
     "refusal",
     "unpack",
-    "which_stays",
+    "choose_connection",
 ]

@@ -7,7 +7,7 @@ entry that it passes on, behind one that the other passes on. Entries that have 
 wait for each other, though. Let the *rank* of an entry be the number of instances on its path, and
 among equal ones the name of the instance where it is. It waits only for copies of a higher rank:
 where it goes on to, its path is longer; and for one that has come there on another path first, only
-where that is of a higher rank, see `Receiver`. So entries of one rank at an instance may wait for
+where that is of a higher rank, see `ReplicationReceiver`. So entries of one rank at an instance may wait for
 each other: in a circle, the rank would have to decrease somewhere.
 
 A *lane* is the set of entries that have come to an instance on one path (`lane_of`; paths of one
@@ -27,18 +27,18 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from server.replication.core.acknowledgement import Kept
+from server.replication.core.acknowledgement import EntryRoutingKey
 from server.replication.core.frames import Ack
 from server.replication.core.routes import hops
 from server.storage.journal.format.layout import crc32c
 
-MOST_UNITS: Final = 16_384
+MAX_ACK_UNITS: Final = 16_384
 """Parts of lanes that wait separately; beyond that, entries are merged, and wait together."""
 
 _LEAST_UNITS: Final = 2  # of a lane: merging must not delay for ever the unit that is next
 _BITS: Final = 16
 
-Settled: TypeAlias = Callable[[int, Collection[Kept], str], bool]
+IsAcknowledged: TypeAlias = Callable[[int, Collection[EntryRoutingKey], str], bool]
 """Returns whether entries of these kinds up to a txid are settled here; see `is_settled`.
 
 The last argument is the name of the instance that they came from.
@@ -56,7 +56,7 @@ def lane_of(path: str) -> int:
     return len(hops(path)) << _BITS | checksum & ((1 << _BITS) - 1)
 
 
-class UnderWay:
+class InFlightEntries:
     """The entries that a source has sent to a destination, and does not know to be settled.
 
     Args:
@@ -114,7 +114,7 @@ class UnderWay:
         return max(self._sent.get(lane, 0), self._sent_of_any) > self._settled(lane)
 
 
-class _Unit:
+class _AckUnit:
     """Entries of a lane that are acknowledged together.
 
     Args:
@@ -126,13 +126,13 @@ class _Unit:
 
     __slots__ = ("first", "kinds", "last", "own_last")
 
-    def __init__(self, first: int, last: int, own_last: int, kinds: set[Kept]) -> None:
+    def __init__(self, first: int, last: int, own_last: int, kinds: set[EntryRoutingKey]) -> None:
         self.first = first
         self.last = last
         self.own_last = own_last
         self.kinds = kinds
 
-    def join(self, other: _Unit) -> None:
+    def join(self, other: _AckUnit) -> None:
         """Merge another unit into this one; both wait for the destinations of either."""
         self.first = min(self.first, other.first)
         self.last = max(self.last, other.last)
@@ -140,20 +140,20 @@ class _Unit:
         self.kinds |= other.kinds
 
 
-class Backlog:
+class UnacknowledgedEntries:
     """Entries of one source that were received, and that other instances must acknowledge first.
 
     Args:
-        most_units: see `MOST_UNITS`.
+        most_units: see `MAX_ACK_UNITS`.
     """
 
-    def __init__(self, most_units: int = MOST_UNITS) -> None:
+    def __init__(self, most_units: int = MAX_ACK_UNITS) -> None:
         self._most_units = most_units
         self._count = 0
-        self._lanes: dict[int, deque[_Unit]] = {}
+        self._lanes: dict[int, deque[_AckUnit]] = {}
 
     def add(
-        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[Kept]
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: Collection[EntryRoutingKey]
     ) -> None:
         """Add entries that were recorded and wait.
 
@@ -164,7 +164,7 @@ class Backlog:
             kinds: topics and paths here.
         """
         units = self._lanes.setdefault(lane, deque())
-        unit = _Unit(*txids, own_last, set(kinds))
+        unit = _AckUnit(*txids, own_last, set(kinds))
         # Entries that come again precede those they come with, or those of their first time.
         while units and unit.first <= units[-1].last:
             units[-1].join(unit)
@@ -176,12 +176,12 @@ class Backlog:
         units.append(unit)
         self._count += 1
 
-    def settle(self, durable: int, is_settled: Settled, source: str) -> None:
+    def settle(self, durable: int, is_settled: IsAcknowledged, source: str) -> None:
         """Release the entries that need not wait any more.
 
         Args:
             durable: the last txid on stable storage here.
-            is_settled: see `Settled`.
+            is_settled: see `IsAcknowledged`.
             source: name of the source.
         """
         for lane, units in list(self._lanes.items()):

@@ -19,34 +19,34 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 from server.util.clock import ElapsedMicroseconds
 
 _MOST_MOMENTS: Final = 4096
 
 
-class Kept(NamedTuple):
+class EntryRoutingKey(NamedTuple):
     """The properties that decide where an entry goes, except for its body."""
 
-    topic: Topic
+    topic: JournalTopic
     path: str
 
 
-class Progress(Protocol):
+class DestinationProgress(Protocol):
     """The progress of a destination; a `Sender` implements it."""
 
     @property
     def settled(self) -> int:
         """The txid up to which it has everything that goes there."""
 
-    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
         """Return whether it has all entries of these kinds up to a txid that go there."""
 
     def leads_to(self, instance: str) -> bool:
         """Return whether the peer, present or last, is the instance of that name."""
 
 
-class Waiting(NamedTuple):
+class DestinationLag(NamedTuple):
     """The point from which a destination has not acknowledged.
 
     Attributes:
@@ -60,7 +60,7 @@ class Waiting(NamedTuple):
     since: ElapsedMicroseconds
 
 
-class Acknowledgement:
+class AcknowledgementTracker:
     """Tracks how far the log is settled, and which destinations that takes.
 
     Args:
@@ -79,7 +79,7 @@ class Acknowledgement:
 
     def __init__(
         self,
-        destinations: Mapping[str, Progress],
+        destinations: Mapping[str, DestinationProgress],
         sync: frozenset[str],
         durable: int,
         now: ElapsedMicroseconds,
@@ -133,7 +133,7 @@ class Acknowledgement:
         self.settled = settled
         return True
 
-    def is_settled(self, last: int, kinds: Collection[Kept], source: str) -> bool:
+    def is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
         """Return whether entries up to a txid are settled as far as their source asks.
 
         Args:
@@ -202,17 +202,17 @@ class Acknowledgement:
         late = {one.destination for one in self.waiting() if now - one.since >= age}
         return [name for name in sorted(self.downgraded - late) if self.upgrade(name)]
 
-    def _is_waited_for(self, waiting: Waiting) -> bool:
+    def _is_waited_for(self, waiting: DestinationLag) -> bool:
         return waiting.destination in self.waited_for
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[DestinationLag]:
         """Return the unacknowledged point of each destination, whether it is waited for or not."""
         waiting = []
         for name, destination in self._destinations.items():
             after = destination.settled
             place = bisect_right(self._txids, after)
             if place < len(self._txids):
-                waiting.append(Waiting(name, after, self._moments[place]))
+                waiting.append(DestinationLag(name, after, self._moments[place]))
         return waiting
 
     def _forget(self) -> None:

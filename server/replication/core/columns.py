@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from typing import NamedTuple, TypeAlias, overload
 
-from server.storage.journal import Content, Field, Origin, Topic
+from server.storage.journal import EntryColumns, FieldColumn, JournalOrigin, JournalTopic
 
 
-class Same(Sequence[int]):
+class ConstantColumn(Sequence[int]):
     """A column in which all values are the same.
 
     Args:
@@ -33,10 +33,10 @@ class Same(Sequence[int]):
     @overload
     def __getitem__(self, index: int) -> int: ...
     @overload
-    def __getitem__(self, index: slice) -> Same: ...
-    def __getitem__(self, index: int | slice) -> int | Same:
+    def __getitem__(self, index: slice) -> ConstantColumn: ...
+    def __getitem__(self, index: int | slice) -> int | ConstantColumn:
         if isinstance(index, slice):
-            return Same(self.value, len(range(self._count)[index]))
+            return ConstantColumn(self.value, len(range(self._count)[index]))
         if not -self._count <= index < self._count:
             raise IndexError(index)
         return self.value
@@ -45,7 +45,7 @@ class Same(Sequence[int]):
         return repeat(self.value, self._count)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Same):
+        if isinstance(other, ConstantColumn):
             return (self.value, self._count) == (other.value, other._count)
         return NotImplemented
 
@@ -53,11 +53,11 @@ class Same(Sequence[int]):
         return hash((self.value, self._count))
 
 
-Column: TypeAlias = Sequence[int]
-"""One field of all entries: a `Same`, a `range`, or a list."""
+EntryColumn: TypeAlias = Sequence[int]
+"""One field of all entries: a `ConstantColumn`, a `range`, or a list."""
 
 
-class Name(NamedTuple):
+class SharedProperties(NamedTuple):
     """The properties that many entries share, so that they are sent once.
 
     Attributes:
@@ -67,12 +67,12 @@ class Name(NamedTuple):
         extras_length: bytes of extras behind each body.
     """
 
-    topic: Topic
-    origin: Origin
+    topic: JournalTopic
+    origin: JournalOrigin
     extras_length: int = 0
 
 
-class Columns(NamedTuple):
+class BatchColumns(NamedTuple):
     """Entries in the order of the log that they come from; topics may alternate.
 
     Attributes:
@@ -91,40 +91,40 @@ class Columns(NamedTuple):
         data: the bodies with extras.
     """
 
-    names: Sequence[Name]
-    numbers: Column
-    txids: Column
-    clients: Column
-    sequences: Column
-    source_txids: Column
-    kinds: Column
-    sow_keys: Column
-    expirations: Column
+    names: Sequence[SharedProperties]
+    numbers: EntryColumn
+    txids: EntryColumn
+    clients: EntryColumn
+    sequences: EntryColumn
+    source_txids: EntryColumn
+    kinds: EntryColumn
+    sow_keys: EntryColumn
+    expirations: EntryColumn
     checksums: Sequence[int]
     data: Sequence[bytes]
 
-    def name(self, position: int) -> Name:
+    def name(self, position: int) -> SharedProperties:
         """Return the name of one entry."""
         return self.names[self.numbers[position]]
 
-    def used(self) -> dict[int, Name]:
+    def used(self) -> dict[int, SharedProperties]:
         """Return the names that occur, by number, in the order of their first entries."""
         numbers = self.numbers
-        if isinstance(numbers, Same):
+        if isinstance(numbers, ConstantColumn):
             return {numbers.value: self.names[numbers.value]}
         return {number: self.names[number] for number in dict.fromkeys(numbers)}
 
-    def content(self, source: int) -> Content:
+    def content(self, source: int) -> EntryColumns:
         """Return the entries as content for a journal.
 
         Args:
             source: the hash of the instance that they came from.
         """
         used = self.used()
-        extras: Field = next(iter(used.values())).extras_length
+        extras: FieldColumn = next(iter(used.values())).extras_length
         if any(name.extras_length != extras for name in used.values()):
             extras = [used[number].extras_length for number in self.numbers]
-        return Content(
+        return EntryColumns(
             field_of(self.numbers),
             field_of(self.clients),
             field_of(self.sequences),
@@ -138,16 +138,16 @@ class Columns(NamedTuple):
             self.data,
         )
 
-    def pick(self, positions: Sequence[int]) -> Columns:
+    def pick(self, positions: Sequence[int]) -> BatchColumns:
         """Return some of the entries."""
         if len(positions) == len(self.data):
             return self
         names, *columns, data = self
-        chosen = [picked(column, positions) for column in columns]
-        return Columns._make((names, *chosen, [data[position] for position in positions]))
+        chosen = [pick_values(column, positions) for column in columns]
+        return BatchColumns._make((names, *chosen, [data[position] for position in positions]))
 
 
-class Batch(NamedTuple):
+class ReplicationBatch(NamedTuple):
     """A part of a source's log, as far as it goes to one destination; as received there.
 
     Attributes:
@@ -159,7 +159,7 @@ class Batch(NamedTuple):
 
     after: int
     upto: int
-    columns: Columns | None
+    columns: BatchColumns | None
     is_late: bool = False
 
     @property
@@ -173,56 +173,56 @@ class Batch(NamedTuple):
         return 0 if self.columns is None else sum(map(len, self.columns.data))
 
 
-class Packed(NamedTuple):
-    """A `Batch` as it is sent; entries are not handled one by one.
+class PackedBatch(NamedTuple):
+    """A `ReplicationBatch` as it is sent; entries are not handled one by one.
 
     Attributes:
-        after: see `Batch`.
-        upto: see `Batch`.
+        after: see `ReplicationBatch`.
+        upto: see `ReplicationBatch`.
         entries: the number of entries.
         names: their topics and origins, as the first column numbers them.
         columns: see docs/formats/replication.md.
         data: the bodies with extras, back to back.
-        is_late: see `Batch`.
+        is_late: see `ReplicationBatch`.
     """
 
     after: int
     upto: int
     entries: int
-    names: Sequence[tuple[Topic, Origin]]
+    names: Sequence[tuple[JournalTopic, JournalOrigin]]
     columns: bytes
     data: bytes
     is_late: bool = False
 
 
-def field_of(column: Column) -> Field:
+def field_of(column: EntryColumn) -> FieldColumn:
     """Return a column in the form of a field of journals and records."""
-    return column.value if isinstance(column, Same) else column
+    return column.value if isinstance(column, ConstantColumn) else column
 
 
-def picked(column: Column, positions: Sequence[int]) -> Column:
+def pick_values(column: EntryColumn, positions: Sequence[int]) -> EntryColumn:
     """Return some values of a column."""
-    if isinstance(column, Same):
-        return Same(column.value, len(positions))
+    if isinstance(column, ConstantColumn):
+        return ConstantColumn(column.value, len(positions))
     if isinstance(positions, range):
         return column[positions[0] : positions[-1] + 1]
     return [column[position] for position in positions]
 
 
-def different(column: Column) -> Iterable[int]:
+def distinct_values(column: EntryColumn) -> Iterable[int]:
     """Return the values of a column; of equal or consecutive ones only the first."""
-    if isinstance(column, Same | range):
+    if isinstance(column, ConstantColumn | range):
         return (column[0],)
     return column
 
 
-def compact(values: Sequence[int]) -> Column:
+def compact_column(values: Sequence[int]) -> EntryColumn:
     """Return a column in the most compact form that fits its values."""
     first, count = values[0], len(values)
     if count == 1:
-        return Same(first, 1)
+        return ConstantColumn(first, 1)
     if values[-1] == first:
-        return Same(first, count) if values.count(first) == count else values
+        return ConstantColumn(first, count) if values.count(first) == count else values
     if values[-1] - first == count - 1:
         numbers = range(first, first + count)
         if list(values) == list(numbers):
@@ -239,14 +239,14 @@ def rows(keys: Iterable[object]) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def by_client(clients: Column) -> Iterator[tuple[int, Sequence[int]]]:
+def by_client(clients: EntryColumn) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield the identities in a column, each with its positions."""
     return by_value(clients)
 
 
-def by_value(column: Column) -> Iterator[tuple[int, Sequence[int]]]:
+def by_value(column: EntryColumn) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield the values of a column, each with its positions."""
-    if isinstance(column, Same):
+    if isinstance(column, ConstantColumn):
         yield column.value, range(len(column))
         return
     places: dict[int, list[int]] = {}

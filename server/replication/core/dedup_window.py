@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 from server.storage.journal.publisher_table import is_server_made
 from server.util.ranges import Ranges
 
-MOST_GAPS_OF_ONE: Final = 4096
-MOST_GAPS: Final = 131_072
+MAX_GAPS_PER_PUBLISHER: Final = 4096
+MAX_GAPS: Final = 131_072
 
 
-class Had(NamedTuple):
+class PublisherWindow(NamedTuple):
     """The messages that an instance has of one publisher.
 
     Attributes:
@@ -37,7 +37,7 @@ class Had(NamedTuple):
     gaps: Sequence[tuple[int, int]] = ()
 
 
-class Known:
+class DedupWindow:
     """The sequence numbers received of each identity.
 
     Args:
@@ -54,8 +54,8 @@ class Known:
     def __init__(
         self,
         highest: Callable[[int], int],
-        most_of_one: int = MOST_GAPS_OF_ONE,
-        most: int = MOST_GAPS,
+        most_of_one: int = MAX_GAPS_PER_PUBLISHER,
+        most: int = MAX_GAPS,
     ) -> None:
         self.highest = highest
         self.forgotten = 0
@@ -123,7 +123,7 @@ class Known:
             if not self._gaps[oldest]:
                 del self._gaps[oldest]
 
-    def restore(self, had: Iterable[Had]) -> None:
+    def restore(self, had: Iterable[PublisherWindow]) -> None:
         """Restore gaps that have been stored and still exist."""
         for client, _, pairs in had:
             if pairs:
@@ -151,29 +151,29 @@ class Known:
         gaps = self._gaps.get(client)
         return () if gaps is None else tuple(gaps)
 
-    def summary(self, highest: Mapping[int, int]) -> Iterator[Had]:
-        """Yield a `Had` for each identity of a table."""
+    def summary(self, highest: Mapping[int, int]) -> Iterator[PublisherWindow]:
+        """Yield a `PublisherWindow` for each identity of a table."""
         for client, number in highest.items():
-            yield Had(client, number, self.gaps(client))
+            yield PublisherWindow(client, number, self.gaps(client))
 
 
 def _ascend(sequences: Sequence[int]) -> bool:
     return all(map(lt, sequences, islice(sequences, 1, None)))
 
 
-def known_of(had: Iterable[Had]) -> Known:
-    """Return the messages that another instance has, from its `Knowledge`."""
+def make_peer_dedup_window(had: Iterable[PublisherWindow]) -> DedupWindow:
+    """Return the messages that another instance has, from its `DedupState`."""
     table: dict[int, int] = {}
     gaps = []
     for one in had:
         table[one.client] = one.highest
         gaps.append(one)
-    known = Known(lambda client: table.get(client, 0))
+    known = DedupWindow(lambda client: table.get(client, 0))
     known.restore(gaps)
     return known
 
 
-def was_made_by(instance: str, client: int, source_txid: int) -> bool:
+def is_identity_made_by(instance: str, client: int, source_txid: int) -> bool:
     """Return whether an instance made an identity, for a publisher that gives no numbers.
 
     Args:

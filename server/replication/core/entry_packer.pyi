@@ -8,7 +8,7 @@ def pack(
     """Pack entries.
 
     Args:
-        records: see `Passage`.
+        records: see `RawEntryRange`.
         ways: by the number of a topic, times 2**32, plus that of an origin: 0 if entries of both
             stay here, 1 if they go and were published here, 2 if they go and came from elsewhere.
         now: microseconds since the Unix epoch; lifetimes are counted from then on.

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from server.replication.core.columns import Packed
+from server.replication.core.columns import PackedBatch
 from server.replication.core.entry_packer import pack
 
 if TYPE_CHECKING:
-    from server.replication.core.routes import Way
-    from server.storage.journal import Origin, Passage, Topic
-    from server.storage.journal.format.records import Names
+    from server.replication.core.routes import LinkRoute
+    from server.storage.journal import JournalOrigin, RawEntryRange, JournalTopic
+    from server.storage.journal.format.records import FileDefinitions
 
 _STAYS, _IS_OURS, _IS_PASSED_ON = range(3)
 _BITS: Final = 32
 _LOWER: Final = (1 << _BITS) - 1
 
 
-class Ways(dict[int, int]):
+class ForwardingTable(dict[int, int]):
     """Routing of entries by topic and origin, in the form that `pack` reads.
 
     Args:
@@ -32,7 +32,7 @@ class Ways(dict[int, int]):
 
     __slots__ = ("_way", "all_go", "names")
 
-    def __init__(self, names: Names, way: Way, *, all_go: bool) -> None:
+    def __init__(self, names: FileDefinitions, way: LinkRoute, *, all_go: bool) -> None:
         super().__init__()
         self.names = names
         self.all_go = all_go
@@ -45,12 +45,12 @@ class Ways(dict[int, int]):
         self[number] = answer
         return answer
 
-    def meaning(self, number: int) -> tuple[Topic, Origin]:
+    def meaning(self, number: int) -> tuple[JournalTopic, JournalOrigin]:
         """Return the topic and origin of a key."""
         return self.names.topics[number >> _BITS], self.names.origins[number & _LOWER]
 
 
-def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Packed:
+def pack_passage(after: int, upto: int, passage: RawEntryRange, ways: ForwardingTable, now: int) -> PackedBatch:
     """Return the entries of a passage that go, ready to be sent.
 
     Args:
@@ -66,4 +66,4 @@ def packed(after: int, upto: int, passage: Passage, ways: Ways, now: int) -> Pac
         view = memoryview(data)
         data = b"".join([view[start:end] for start, end in pieces])
     names = [ways.meaning(number) for number in numbers]
-    return Packed(after, upto, count, names, columns, data)
+    return PackedBatch(after, upto, count, names, columns, data)

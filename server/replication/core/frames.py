@@ -21,27 +21,27 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from server.replication.core.columns import Batch, Column, Columns, Name, Packed, Same, compact
-from server.replication.core.dedup_window import Had
-from server.storage.journal import Origin, Topic
+from server.replication.core.columns import ReplicationBatch, EntryColumn, BatchColumns, SharedProperties, PackedBatch, ConstantColumn, compact_column
+from server.replication.core.dedup_window import PublisherWindow
+from server.storage.journal import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
     pack_origin,
     pack_topic,
     unpack_origin,
     unpack_topic,
 )
-from server.util.msgpack_errors import MALFORMED
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
 VERSION: Final = 3
 """Protocol version; both ends must have the same."""
 
-MOST_BEFORE_HELLO: Final = 1 << 20
+MAX_FRAME_SIZE_BEFORE_HELLO: Final = 1 << 20
 """Maximum bytes of a frame before the peer has sent its hello."""
 
 _MOST_INFLATED: Final = 16
 """Factor by which a decompressed hello may exceed that: it describes thousands of topics."""
 
-MOST_IN_FRAME: Final = 1 << 30
+MAX_FRAME_SIZE: Final = 1 << 30
 """Maximum bytes of any other frame: the limit of a message in the log."""
 
 _HEAD: Final = struct.Struct("<IBB")
@@ -70,7 +70,7 @@ _topic_of: Final = lru_cache(maxsize=1024)(unpack_topic)
 _origin_of: Final = lru_cache(maxsize=1024)(unpack_origin)
 
 
-class FrameError(Exception):
+class ReplicationFrameError(Exception):
     """The bytes received are no frame of this protocol; the text gives the reason."""
 
 
@@ -105,7 +105,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     nonce: int = 0
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class HelloRefusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The link is refused; no frame follows.
 
     Attributes:
@@ -115,11 +115,11 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     reason: str
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class HeartbeatFrame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A heartbeat: the other end is still there."""
 
 
-class Begin(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PositionRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A source asks for its destination's position.
 
     Attributes:
@@ -157,7 +157,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         return min((txid for _, txid in self.lanes), default=self.stored)
 
 
-class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SkippedRanges(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """All entries that a source has skipped, because they could not be read; see `arrears`.
 
     Attributes:
@@ -172,12 +172,12 @@ class Owed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     unknown: int = 0
 
 
-class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PositionResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The position from which a source is to resume.
 
     Attributes:
         after: the txid behind which it goes on; None if the destination does not know the stream:
-            the messages that it has follow, in frames of `Knowledge`.
+            the messages that it has follow, in frames of `DedupState`.
         ack: the destination's progress up to there.
         owed: the entries that it has been told that it is owed.
     """
@@ -187,7 +187,7 @@ class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     owed: list[tuple[int, int]] = []
 
 
-class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class DedupState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The messages that a destination has, of some of the publishers.
 
     Attributes:
@@ -195,11 +195,11 @@ class Knowledge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         is_last: no more such frames follow.
     """
 
-    had: list[Had]
+    had: list[PublisherWindow]
     is_last: bool
 
 
-class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PeerMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A message from one instance to another, which need not be a neighbour; see `courier`.
 
     Attributes:
@@ -217,23 +217,23 @@ class Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     body: bytes
 
 
-Control: TypeAlias = Hello | Refused | Beat | Begin | Resume | Knowledge | Ack | Word | Owed
-Frame: TypeAlias = Control | Batch
+ControlFrame: TypeAlias = Hello | HelloRefusal | HeartbeatFrame | PositionRequest | PositionResponse | DedupState | Ack | PeerMessage | SkippedRanges
+InboundFrame: TypeAlias = ControlFrame | ReplicationBatch
 """A frame that is received."""
 
-Sent: TypeAlias = Control | Packed
+OutboundFrame: TypeAlias = ControlFrame | PackedBatch
 """A frame that is sent."""
 
-_TYPES: Final[dict[int, type[Control]]] = {
+_TYPES: Final[dict[int, type[ControlFrame]]] = {
     1: Hello,
-    2: Refused,
-    3: Beat,
-    4: Begin,
-    5: Resume,
-    6: Knowledge,
+    2: HelloRefusal,
+    3: HeartbeatFrame,
+    4: PositionRequest,
+    5: PositionResponse,
+    6: DedupState,
     7: Ack,
-    9: Word,
-    10: Owed,
+    9: PeerMessage,
+    10: SkippedRanges,
 }
 _NUMBERS: Final = {kind: number for number, kind in _TYPES.items()}
 _BATCH_TYPE: Final = 8
@@ -242,19 +242,19 @@ _DECODERS: Final = {number: msgspec.msgpack.Decoder(kind) for number, kind in _T
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
-def encode(frame: Sent, *, compress: bool = False) -> bytes:
+def encode(frame: OutboundFrame, *, compress: bool = False) -> bytes:
     """Return a frame as bytes.
 
     Args:
         frame: the frame.
         compress: whether it may be compressed; small ones are not.
     """
-    return b"".join(encoded(frame, compress=compress))
+    return b"".join(encode_pieces(frame, compress=compress))
 
 
-def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
+def encode_pieces(frame: OutboundFrame, *, compress: bool = False) -> Sequence[bytes]:
     """Return a frame as pieces; large pieces are not copied."""
-    if isinstance(frame, Packed):
+    if isinstance(frame, PackedBatch):
         number = _LATE_TYPE if frame.is_late else _BATCH_TYPE
         pieces = _pack_batch(frame)
     else:
@@ -266,7 +266,7 @@ def encoded(frame: Sent, *, compress: bool = False) -> Sequence[bytes]:
     return [_HEAD.pack(length + 2, number, flags), *pieces]
 
 
-class FrameReader:
+class ReplicationFrameReader:
     """Splits the bytes of a link into frames.
 
     Args:
@@ -276,7 +276,7 @@ class FrameReader:
         most: see above; raised when the peer is known.
     """
 
-    def __init__(self, most: int = MOST_BEFORE_HELLO) -> None:
+    def __init__(self, most: int = MAX_FRAME_SIZE_BEFORE_HELLO) -> None:
         self.most = most
         self._buffer = bytearray()
 
@@ -289,7 +289,7 @@ class FrameReader:
         """Append received bytes."""
         self._buffer += data
 
-    def next(self) -> Frame | None:
+    def next(self) -> InboundFrame | None:
         """Return the next frame, None if it is not complete.
 
         Raises:
@@ -301,8 +301,8 @@ class FrameReader:
         length, number, flags = _HEAD.unpack_from(buffer)
         if not 2 <= length <= self.most:
             if buffer.startswith(_TLS_HANDSHAKE):
-                raise FrameError("a TLS handshake, and this transport has no TLS")
-            raise FrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
+                raise ReplicationFrameError("a TLS handshake, and this transport has no TLS")
+            raise ReplicationFrameError(f"a frame of {length} bytes; expected 2 to {self.most}")
         end = _HEAD.size - 2 + length
         if len(buffer) < end:
             return None
@@ -310,9 +310,9 @@ class FrameReader:
             payload = bytes(view[_HEAD.size : end])
         del buffer[:end]
         if flags & ~_COMPRESSED:
-            raise FrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
+            raise ReplicationFrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
         if flags:
-            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MOST_BEFORE_HELLO))
+            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO))
         return _decode(number, payload)
 
 
@@ -321,33 +321,33 @@ def _inflate(payload: bytes, most: int) -> bytes:
     try:
         data = inflater.decompress(payload, most)
     except zlib.error as problem:
-        raise FrameError(f"a frame that cannot be decompressed: {problem}") from problem
+        raise ReplicationFrameError(f"a frame that cannot be decompressed: {problem}") from problem
     if not inflater.eof or inflater.unused_data:
-        raise FrameError(f"a compressed frame that is cut off, or longer than {most} bytes")
+        raise ReplicationFrameError(f"a compressed frame that is cut off, or longer than {most} bytes")
     return data
 
 
-def _decode(number: int, payload: bytes) -> Frame:
+def _decode(number: int, payload: bytes) -> InboundFrame:
     if number in (_BATCH_TYPE, _LATE_TYPE):
         return _unpack_batch(payload, is_late=number == _LATE_TYPE)
     decoder = _DECODERS.get(number)
     if decoder is None:
-        raise FrameError(f"a frame of type {number}, which this program does not know")
+        raise ReplicationFrameError(f"a frame of type {number}, which this program does not know")
     try:
         return decoder.decode(payload)
-    except MALFORMED as problem:
+    except MSGPACK_ERRORS as problem:
         if decoder.type is Hello and (version := _version(payload)) not in (None, VERSION):
-            raise FrameError(
+            raise ReplicationFrameError(
                 f"version {version} of the replication protocol; this program speaks {VERSION}"
             ) from problem
-        raise FrameError(f"a frame of type {number} that is none: {problem}") from problem
+        raise ReplicationFrameError(f"a frame of type {number} that is none: {problem}") from problem
 
 
 def _version(payload: bytes) -> int | None:
     """Return the version in a hello of an unknown form, as another version's may be."""
     try:
         fields = msgspec.msgpack.decode(payload)
-    except MALFORMED:
+    except MSGPACK_ERRORS:
         return None
     match fields:
         case [int(version), *_]:
@@ -355,7 +355,7 @@ def _version(payload: bytes) -> int | None:
     return None
 
 
-def _pack_batch(batch: Packed) -> list[bytes]:
+def _pack_batch(batch: PackedBatch) -> list[bytes]:
     """Return a head, the names that the first column numbers, the columns, and the bodies.
 
     A column is a u8 for its form, then one u64: the value that all entries share, or the first of
@@ -368,52 +368,52 @@ def _pack_batch(batch: Packed) -> list[bytes]:
     return [b"".join(parts) + batch.columns, batch.data]
 
 
-def _unpack_batch(payload: bytes, *, is_late: bool) -> Batch:
-    reader = _Reader(payload)
+def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
+    reader = _PayloadReader(payload)
     after, upto, count, names = reader.unpack(_BATCH)
     if upto < after:
-        raise FrameError(f"a batch from {after} to {upto}")
+        raise ReplicationFrameError(f"a batch from {after} to {upto}")
     if count > _MOST_ENTRIES:
-        raise FrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
-    entries: Columns | None = None
+        raise ReplicationFrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
+    entries: BatchColumns | None = None
     if count:
         named = [_unpack_name(reader) for _ in range(names)]
         columns = [reader.column(count) for _ in range(_COLUMNS)]
         entries = _columns_of(named, columns, reader.pieces(columns[-2]))
     reader.finish()
-    return Batch(after, upto, entries, is_late)
+    return ReplicationBatch(after, upto, entries, is_late)
 
 
-def _unpack_name(reader: _Reader) -> tuple[Topic, Origin]:
+def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
     topic_length, origin_length = reader.unpack(_NAME)
     read_topic = _topic_of if topic_length <= _LONGEST_KEPT else unpack_topic
     read_origin = _origin_of if origin_length <= _LONGEST_KEPT else unpack_origin
     topic = read_topic(reader.take(topic_length))
     origin = read_origin(reader.take(origin_length))
     if topic is None or origin is None:
-        raise FrameError("a topic or an origin that cannot be read")
+        raise ReplicationFrameError("a topic or an origin that cannot be read")
     return topic, origin
 
 
 def _columns_of(
-    named: Sequence[tuple[Topic, Origin]], columns: Sequence[Column], data: Sequence[bytes]
-) -> Columns:
+    named: Sequence[tuple[JournalTopic, JournalOrigin]], columns: Sequence[EntryColumn], data: Sequence[bytes]
+) -> BatchColumns:
     """Return the entries of a batch, each with its name: topic, origin, and length of extras."""
     numbers, txids, clients, sequences, source_txids = columns[:5]
     kinds, sow_keys, expirations, extras, lengths, checksums = columns[5:]
     if max(numbers) >= len(named):
-        raise FrameError(f"an entry of name {max(numbers)} of {len(named)}")
-    if isinstance(extras, Same):
-        names = [Name(*one, extras.value) for one in named]
+        raise ReplicationFrameError(f"an entry of name {max(numbers)} of {len(named)}")
+    if isinstance(extras, ConstantColumn):
+        names = [SharedProperties(*one, extras.value) for one in named]
     else:
         table: dict[tuple[int, int], int] = {}
         pairs = zip(numbers, extras, strict=True)
-        numbers = compact([table.setdefault(pair, len(table)) for pair in pairs])
-        names = [Name(*named[number], length) for number, length in table]
+        numbers = compact_column([table.setdefault(pair, len(table)) for pair in pairs])
+        names = [SharedProperties(*named[number], length) for number, length in table]
     if any(map(lt, lengths, extras)):
         length, most = next(pair for pair in zip(lengths, extras, strict=True) if lt(*pair))
-        raise FrameError(f"a body of {length} bytes with extras of {most}")
-    return Columns(
+        raise ReplicationFrameError(f"a body of {length} bytes with extras of {most}")
+    return BatchColumns(
         names,
         numbers,
         txids,
@@ -428,7 +428,7 @@ def _columns_of(
     )
 
 
-class _Reader:
+class _PayloadReader:
     """Reads a payload from front to back; trusts no length or number in it."""
 
     def __init__(self, payload: bytes) -> None:
@@ -442,7 +442,7 @@ class _Reader:
     def unpack(self, form: struct.Struct) -> tuple[int, ...]:
         return form.unpack_from(self._payload, self._advance(form.size))
 
-    def column(self, count: int) -> Column:
+    def column(self, count: int) -> EntryColumn:
         (form,) = self.unpack(_FORM)
         if form in _EACH:
             kind = _EACH[form]
@@ -451,10 +451,10 @@ class _Reader:
             return numbers
         (value,) = self.unpack(_VALUE)
         if form == _SAME:
-            return Same(value, count)
+            return ConstantColumn(value, count)
         if form == _CONSECUTIVE and value + count - 1 <= _LARGEST:
             return range(value, value + count)
-        raise FrameError(f"a column of the form {form}")
+        raise ReplicationFrameError(f"a column of the form {form}")
 
     def pieces(self, lengths: Sequence[int]) -> list[bytes]:
         ends = list(accumulate(lengths, initial=self._position))
@@ -464,11 +464,11 @@ class _Reader:
 
     def finish(self) -> None:
         if self._position != len(self._payload):
-            raise FrameError("a batch with something behind its end")
+            raise ReplicationFrameError("a batch with something behind its end")
 
     def _advance(self, size: int) -> int:
         start = self._position
         if start + size > len(self._payload):
-            raise FrameError("a batch that is cut off")
+            raise ReplicationFrameError("a batch that is cut off")
         self._position = start + size
         return start

@@ -1,7 +1,7 @@
 """The handshake of two instances: identifies the peer, and decides whether they may replicate.
 
-Each sends a `Hello` first; the other end checks it, and refuses it with a reason (`Refused`) that
-both log. Then, for each direction that has a destination, the source sends `Begin`. The caller
+Each sends a `Hello` first; the other end checks it, and refuses it with a reason (`HelloRefusal`) that
+both log. Then, for each direction that has a destination, the source sends `PositionRequest`. The caller
 checks credentials, and that both configurations match.
 """
 
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from server.replication.core.frames import Hello
-from server.replication.core.sender import Peer
+from server.replication.core.sender import PeerInstance
 
 
 def refusal(ours: Hello, theirs: Hello, others: Iterable[Hello] = ()) -> str | None:
@@ -71,12 +71,12 @@ def group_refusal(ours: Hello, theirs: Hello, group: str) -> str | None:
     )
 
 
-def peer_of(hello: Hello) -> Peer:
+def peer_of(hello: Hello) -> PeerInstance:
     """Return the peer that a hello describes."""
-    return Peer(hello.instance, hello.group, hello.log, hello.began)
+    return PeerInstance(hello.instance, hello.group, hello.log, hello.began)
 
 
-class Connection(NamedTuple):
+class PeerConnection(NamedTuple):
     """One of several connections between two instances, as both of them see it.
 
     Attributes:
@@ -89,7 +89,7 @@ class Connection(NamedTuple):
     both_ways: bool
 
 
-class Stay(Enum):
+class ConnectionChoice(Enum):
     """Which of two connections stay."""
 
     OLD = "old"
@@ -97,7 +97,7 @@ class Stay(Enum):
     BOTH = "both"
 
 
-def which_stays(ours: str, theirs: str, old: Connection, new: Connection) -> Stay:
+def choose_connection(ours: str, theirs: str, old: PeerConnection, new: PeerConnection) -> ConnectionChoice:
     """Return which of two connections between two instances stay; both compute the same.
 
     A connection for both directions is better than one for one direction, and if there are only
@@ -111,9 +111,9 @@ def which_stays(ours: str, theirs: str, old: Connection, new: Connection) -> Sta
         new: the connection just made.
     """
     if old.we_connected == new.we_connected:
-        return Stay.NEW
+        return ConnectionChoice.NEW
     if old.both_ways != new.both_ways:
-        return Stay.NEW if new.both_ways else Stay.OLD
+        return ConnectionChoice.NEW if new.both_ways else ConnectionChoice.OLD
     if not new.both_ways:
-        return Stay.BOTH
-    return Stay.NEW if new.we_connected == (ours < theirs) else Stay.OLD
+        return ConnectionChoice.BOTH
+    return ConnectionChoice.NEW if new.we_connected == (ours < theirs) else ConnectionChoice.OLD

@@ -14,22 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from server.replication.core.columns import Columns, by_client
-from server.replication.core.dedup_window import Known, was_made_by
+from server.replication.core.columns import BatchColumns, by_client
+from server.replication.core.dedup_window import DedupWindow, is_identity_made_by
 from server.replication.core.routes import hops
-from server.storage.journal import Run
+from server.storage.journal import EntryBatch
 from server.storage.journal.format.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
 
-MOST_UNKNOWN: Final = 1024
+MAX_UNKNOWN_ENTRIES: Final = 1024
 """Maximum number of unknown entries that are taken into account."""
-MOST_SEEN: Final = 131_072
+MAX_SEEN_SEQUENCES: Final = 131_072
 """Publishers that have sent later messages; beyond that, all of them are checked again."""
 
-Tell = Callable[[int, Sequence[tuple[int, int]]], bool]
+OnLostSequences = Callable[[int, Sequence[tuple[int, int]]], bool]
 """Records ranges of numbers of an identity; returns whether that was possible."""
 
 
-class Lost:
+class LostSequences:
     """The entries that one source has skipped.
 
     Args:
@@ -37,7 +37,7 @@ class Lost:
         owed: the entries that the source had skipped in an earlier run; nothing is known of them.
     """
 
-    def __init__(self, known: Known, owed: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, known: DedupWindow, owed: Sequence[tuple[int, int]] = ()) -> None:
         self._known: Final = known
         self._untold: list[tuple[int, int, int]] = []
         self._unknown = 0
@@ -60,11 +60,11 @@ class Lost:
         """
         self._untold += ((client, number, number) for client, number in lost)
         if unknown:
-            self._unknown = min(self._unknown + unknown, MOST_UNKNOWN)
+            self._unknown = min(self._unknown + unknown, MAX_UNKNOWN_ENTRIES)
             self._last = ranges[-1][1] if ranges else 0
             self._seen.clear()
 
-    def comes(self, run: Columns, source: str) -> None:
+    def comes(self, run: BatchColumns, source: str) -> None:
         """Detect skipped numbers in entries that are about to be recorded.
 
         Args:
@@ -76,7 +76,7 @@ class Lost:
         for client, places in by_client(run.clients):
             path = hops(run.name(places[0]).origin.path)
             publisher = path[0].name if path else source
-            if client in self._seen or was_made_by(publisher, client, run.source_txids[places[0]]):
+            if client in self._seen or is_identity_made_by(publisher, client, run.source_txids[places[0]]):
                 continue
             before = self._known.highest(client)
             for place in places:
@@ -88,7 +88,7 @@ class Lost:
                     break
 
     def _note(self, client: int) -> None:
-        if len(self._seen) >= MOST_SEEN:
+        if len(self._seen) >= MAX_SEEN_SEQUENCES:
             self._seen.clear()
         self._seen.add(client)
 
@@ -100,7 +100,7 @@ class Lost:
             self._untold.append((client, first, first + self._unknown - 1))
             self._untold.append((client, last - self._unknown + 1, last))
 
-    def tell(self, tell: Tell) -> bool:
+    def tell(self, tell: OnLostSequences) -> bool:
         """Pass on all pending numbers; return whether all have been recorded."""
         while self._untold:
             client, first, last = self._untold[-1]
@@ -110,7 +110,7 @@ class Lost:
         return True
 
 
-def mark_of(run: Run) -> tuple[int, int] | None:
+def mark_of(run: EntryBatch) -> tuple[int, int] | None:
     """Return the publisher's identity and number of an entry of this log; None if it has none.
 
     Args:
@@ -118,5 +118,5 @@ def mark_of(run: Run) -> tuple[int, int] | None:
     """
     row, path = run.rows[0], hops(run.origin.path)
     client, number = row[CLIENT], row[SEQUENCE]
-    made = was_made_by(path[0].name, client, row[SOURCE_TXID]) if path else number == row[TXID]
+    made = is_identity_made_by(path[0].name, client, row[SOURCE_TXID]) if path else number == row[TXID]
     return None if made else (client, number)

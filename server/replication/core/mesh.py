@@ -35,15 +35,15 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from server.util.msgpack_errors import MALFORMED
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
-MOST_INSTANCES: Final = 256
+MAX_INSTANCES: Final = 256
 """Instances of which reports are kept."""
-MOST_LINKS: Final = 256
+MAX_LINKS: Final = 256
 """Destinations, and neighbours, of one report."""
-LONGEST: Final = 255
+MAX_REPORT_TEXT_LENGTH: Final = 255
 """Characters of a text in a report."""
-KEPT: Final = 86_400_000_000
+REPORT_LIFETIME_US: Final = 86_400_000_000
 """Microseconds for which a report is kept that no other one replaces."""
 
 _RATE: Final = 10
@@ -53,13 +53,13 @@ _MILLISECOND: Final = 1_000
 _ASK_AGAIN: Final = 3 * _SECOND
 _MOST_IN_REPORT: Final = 32_768
 _MOST_IN_WORD: Final = 48_000
-_MOST_ASKED: Final = 4 * MOST_INSTANCES
+_MOST_ASKED: Final = 4 * MAX_INSTANCES
 _HIGHEST: Final = 1 << 53
 """Highest accepted number of a report: out of reach of any instance, with room above it."""
 
-Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST)]
-Count: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 62))]
-Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000_000)]
+ReportText: TypeAlias = Annotated[str, Meta(max_length=MAX_REPORT_TEXT_LENGTH)]
+ReportCount: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 62))]
+ReportTimestamp: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000_000)]
 """Microseconds since 1970, before the year 10,000."""
 
 
@@ -82,18 +82,18 @@ class LinkReport(Struct, frozen=True, array_like=True):
         waits_for: the cause that blocks its progress; empty if there is none.
     """
 
-    destination: Text
-    peer: Text
-    group: Text
-    sync_type: Text
+    destination: ReportText
+    peer: ReportText
+    group: ReportText
+    sync_type: ReportText
     is_waited_for: bool
-    state: Text
-    since: Moment
-    messages_behind: Count
-    bytes_behind: Count
-    seconds_behind: Count
-    messages_out: Count
-    waits_for: Text
+    state: ReportText
+    since: ReportTimestamp
+    messages_behind: ReportCount
+    bytes_behind: ReportCount
+    seconds_behind: ReportCount
+    messages_out: ReportCount
+    waits_for: ReportText
 
 
 class Neighbour(Struct, frozen=True, array_like=True):
@@ -107,14 +107,14 @@ class Neighbour(Struct, frozen=True, array_like=True):
         is_connected: whether there is a link.
     """
 
-    name: Text
-    group: Text
-    admin: Text
+    name: ReportText
+    group: ReportText
+    admin: ReportText
     is_secure: bool
     is_connected: bool
 
 
-class Report(Struct, frozen=True, array_like=True):
+class MeshReport(Struct, frozen=True, array_like=True):
     """The report of an instance on itself.
 
     Attributes:
@@ -128,17 +128,17 @@ class Report(Struct, frozen=True, array_like=True):
         links: its destinations.
     """
 
-    name: Annotated[str, Meta(min_length=1, max_length=LONGEST)]
-    run: Count
-    number: Count
-    group: Text
-    admin: Text
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_REPORT_TEXT_LENGTH)]
+    run: ReportCount
+    number: ReportCount
+    group: ReportText
+    admin: ReportText
     is_secure: bool
-    neighbours: Annotated[list[Neighbour], Meta(max_length=MOST_LINKS)]
-    links: Annotated[list[LinkReport], Meta(max_length=MOST_LINKS)]
+    neighbours: Annotated[list[Neighbour], Meta(max_length=MAX_LINKS)]
+    links: Annotated[list[LinkReport], Meta(max_length=MAX_LINKS)]
 
 
-class Known(Struct, frozen=True):
+class ReceivedReport(Struct, frozen=True):
     """A report, and the time when it was made.
 
     Attributes:
@@ -147,25 +147,25 @@ class Known(Struct, frozen=True):
         made_at: when it was made, in microseconds of the clock here.
     """
 
-    report: Report
+    report: MeshReport
     data: bytes
     made_at: int
 
 
-class _Have(Struct, frozen=True, array_like=True, tag=1):
-    reports: list[tuple[Text, Count, Count]]
+class _ReportOffer(Struct, frozen=True, array_like=True, tag=1):
+    reports: list[tuple[ReportText, ReportCount, ReportCount]]
 
 
-class _Want(Struct, frozen=True, array_like=True, tag=2):
-    names: list[Text]
+class _ReportRequest(Struct, frozen=True, array_like=True, tag=2):
+    names: list[ReportText]
 
 
-class _Told(Struct, frozen=True, array_like=True, tag=3):
-    reports: list[tuple[Count, Raw]]
+class _ReportTransfer(Struct, frozen=True, array_like=True, tag=3):
+    reports: list[tuple[ReportCount, Raw]]
 
 
-_WORD: Final = msgspec.msgpack.Decoder(_Have | _Want | _Told)
-_REPORT: Final = msgspec.msgpack.Decoder(Report)
+_WORD: Final = msgspec.msgpack.Decoder(_ReportOffer | _ReportRequest | _ReportTransfer)
+_REPORT: Final = msgspec.msgpack.Decoder(MeshReport)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -182,8 +182,8 @@ class Mesh:
     """
 
     def __init__(self, instance: str, run: int) -> None:
-        self.own: Known | None = None
-        self.known: dict[str, Known] = {}
+        self.own: ReceivedReport | None = None
+        self.known: dict[str, ReceivedReport] = {}
         self._instance: Final = instance
         self._run: Final = run
         self._number = 0
@@ -203,7 +203,7 @@ class Mesh:
         pause = max(_SECOND, len(self.known) * _SECOND // _RATE)
         return now - self.own.made_at >= pause
 
-    def renew(self, report: Report, now: int) -> None:
+    def renew(self, report: MeshReport, now: int) -> None:
         """Replace the report of this instance.
 
         Args:
@@ -217,8 +217,8 @@ class Mesh:
             report,
             run=self._run,
             number=self._number,
-            neighbours=report.neighbours[:MOST_LINKS],
-            links=report.links[:MOST_LINKS],
+            neighbours=report.neighbours[:MAX_LINKS],
+            links=report.links[:MAX_LINKS],
         )
         data = _ENCODER.encode(report)
         while len(data) > _MOST_IN_REPORT:
@@ -227,7 +227,7 @@ class Mesh:
                 report, neighbours=report.neighbours[:fewer], links=report.links[:fewer]
             )
             data = _ENCODER.encode(report)
-        self.own = Known(report, data, now)
+        self.own = ReceivedReport(report, data, now)
 
     def have(self) -> list[bytes]:
         """Return the messages that tell a neighbour which reports are here."""
@@ -257,17 +257,17 @@ class Mesh:
         """
         try:
             word = _WORD.decode(body)
-        except MALFORMED:
+        except MSGPACK_ERRORS:
             return []
         match word:
-            case _Have():
+            case _ReportOffer():
                 first_hand = (
                     one for one in word.reports if one[0] == peer or one[0] not in neighbours
                 )
                 return _words(2, self._wanted(first_hand, now))
-            case _Want():
+            case _ReportRequest():
                 return _words(3, self._telling(peer, word.names, now))
-            case _Told():
+            case _ReportTransfer():
                 for age, data in word.reports:
                     report = self._read(bytes(data), now - age * _MILLISECOND, now)
                     if report is not None and (
@@ -315,23 +315,23 @@ class Mesh:
         return found
 
     @staticmethod
-    def _read(data: bytes, made_at: int, now: int) -> Report | None:
+    def _read(data: bytes, made_at: int, now: int) -> MeshReport | None:
         """Return the decoded report; None if it is too old, too long or malformed."""
-        if len(data) > _MOST_IN_REPORT or now - made_at >= KEPT:
+        if len(data) > _MOST_IN_REPORT or now - made_at >= REPORT_LIFETIME_US:
             return None
         try:
             return _REPORT.decode(data)
-        except MALFORMED:
+        except MSGPACK_ERRORS:
             return None
 
-    def _take(self, report: Report, data: bytes, made_at: int) -> None:
+    def _take(self, report: MeshReport, data: bytes, made_at: int) -> None:
         """Store a report, if it is newer and there is room."""
         name = report.name
         if name == self._instance or not self._is_newer(name, report.number):
             return
-        if name not in self.known and len(self.known) >= MOST_INSTANCES and not self._make_room():
+        if name not in self.known and len(self.known) >= MAX_INSTANCES and not self._make_room():
             return
-        self.known[name] = Known(report, data, made_at)
+        self.known[name] = ReceivedReport(report, data, made_at)
         self._asked.pop(name, None)
 
     def _make_room(self) -> bool:
@@ -345,7 +345,7 @@ class Mesh:
 
     def forget(self, now: int) -> None:
         """Forget expired reports."""
-        for name in [name for name, one in self.known.items() if now - one.made_at >= KEPT]:
+        for name in [name for name, one in self.known.items() if now - one.made_at >= REPORT_LIFETIME_US]:
             del self.known[name]
 
     # The mesh that results.

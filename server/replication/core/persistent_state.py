@@ -15,19 +15,19 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from server.replication.core.columns import by_client, compact
-from server.replication.core.dedup_window import Had, Known
-from server.replication.core.receiver import Cursor
-from server.replication.core.recent_entries import Recent
-from server.storage.journal import Run
+from server.replication.core.columns import by_client, compact_column
+from server.replication.core.dedup_window import PublisherWindow, DedupWindow
+from server.replication.core.receiver import ReceiveCursor
+from server.replication.core.recent_entries import RecentEntries
+from server.storage.journal import EntryBatch
 from server.storage.journal.format.layout import (
     BODY_CRC,
     CHECKSUM,
     CLIENT,
     SEQUENCE,
     TXID,
-    FormatError,
-    VersionError,
+    JournalFormatError,
+    JournalVersionError,
     crc32c,
 )
 from server.storage.journal.format.side_files import REPLICATION_MAGIC as MAGIC
@@ -38,7 +38,7 @@ _U64: Final = np.dtype("<u8")
 _VERSION_SIZE: Final = 2
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class PersistentState(msgspec.Struct, frozen=True):
     """The content of the file.
 
     Attributes:
@@ -52,18 +52,18 @@ class Remembered(msgspec.Struct, frozen=True):
 
     log: str
     txid: int
-    cursors: dict[str, Cursor] = {}
+    cursors: dict[str, ReceiveCursor] = {}
     acknowledged: dict[str, int] = {}
-    had: list[Had] = []
+    had: list[PublisherWindow] = []
     logs: dict[str, str] = {}
 
 
-class _Stored(msgspec.Struct, frozen=True):
+class _StateFile(msgspec.Struct, frozen=True):
     """The same in the form of the file: the state of publishers as columns of u64."""
 
     log: str
     txid: int
-    cursors: dict[str, Cursor]
+    cursors: dict[str, ReceiveCursor]
     acknowledged: dict[str, int]
     clients: bytes
     highest: bytes
@@ -72,13 +72,13 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Stored)
+_DECODER: Final = msgspec.msgpack.Decoder(_StateFile)
 
 
-def pack(remembered: Remembered) -> bytes:
+def pack(remembered: PersistentState) -> bytes:
     """Return the bytes of the file."""
     had = remembered.had
-    stored = _Stored(
+    stored = _StateFile(
         remembered.log,
         remembered.txid,
         remembered.cursors,
@@ -92,7 +92,7 @@ def pack(remembered: Remembered) -> bytes:
     return data + CHECKSUM.pack(crc32c(data))
 
 
-def unpack(data: bytes) -> Remembered:
+def unpack(data: bytes) -> PersistentState:
     """Parse the file.
 
     Raises:
@@ -100,35 +100,35 @@ def unpack(data: bytes) -> Remembered:
     """
     head = len(MAGIC) + _VERSION_SIZE
     if len(data) < head + CHECKSUM.size or not data.startswith(MAGIC):
-        raise FormatError("it does not begin like a replication.ack file")
+        raise JournalFormatError("it does not begin like a replication.ack file")
     if CHECKSUM.pack(crc32c(data[: -CHECKSUM.size])) != data[-CHECKSUM.size :]:
-        raise FormatError("its checksum is wrong")
+        raise JournalFormatError("its checksum is wrong")
     version = int.from_bytes(data[len(MAGIC) : head], "little")
     if version != VERSION:
-        raise VersionError(version_mismatch(version, VERSION))
+        raise JournalVersionError(version_mismatch(version, VERSION))
     try:
         stored = _DECODER.decode(data[head : -CHECKSUM.size])
     except msgspec.MsgspecError as problem:
-        raise FormatError(f"it cannot be read: {problem}") from problem
+        raise JournalFormatError(f"it cannot be read: {problem}") from problem
     gaps: dict[int, list[tuple[int, int]]] = {}
     for client, first, last in np.frombuffer(stored.gaps, _U64).reshape(-1, 3).tolist():
         gaps.setdefault(client, []).append((first, last))
     clients = np.frombuffer(stored.clients, _U64).tolist()
     highest = np.frombuffer(stored.highest, _U64).tolist()
-    return Remembered(
+    return PersistentState(
         stored.log,
         stored.txid,
         stored.cursors,
         stored.acknowledged,
         [
-            Had(client, number, gaps.get(client, ()))
+            PublisherWindow(client, number, gaps.get(client, ()))
             for client, number in zip(clients, highest, strict=True)
         ],
         stored.logs,
     )
 
 
-class Recollection:
+class DedupWindowRecovery:
     """Rebuilds the messages known of each publisher from the log, on top of the remembered ones.
 
     Args:
@@ -141,16 +141,16 @@ class Recollection:
         known: the known messages, as far as the log has been read.
     """
 
-    def __init__(self, remembered: Remembered, recent: Recent, *, is_whole: bool) -> None:
+    def __init__(self, remembered: PersistentState, recent: RecentEntries, *, is_whole: bool) -> None:
         self._txid = remembered.txid
         self._recent = recent
         self._is_whole = is_whole
         self._seen: set[int] = set()
         self._highest = {one.client: one.highest for one in remembered.had}
-        self.known = Known(lambda client: self._highest.get(client, 0))
+        self.known = DedupWindow(lambda client: self._highest.get(client, 0))
         self.known.restore(remembered.had)
 
-    def take(self, run: Run) -> None:
+    def take(self, run: EntryBatch) -> None:
         """Process entries; to be called with all that change state, in order.
 
         Behind the remembered txid, none may be omitted; it is good to begin before that, with the
@@ -161,7 +161,7 @@ class Recollection:
             rows = [row for row in rows if row[SEQUENCE] != row[TXID]]
         for client, places in by_client([row[CLIENT] for row in rows]):
             chosen = [rows[place] for place in places]
-            sequences = compact([row[SEQUENCE] for row in chosen])
+            sequences = compact_column([row[SEQUENCE] for row in chosen])
             txids = chosen[0][TXID], chosen[-1][TXID]
             checksums = [row[BODY_CRC] for row in chosen]
             self._recent.note(client, sequences, checksums, txids, run.topic, run.origin)
@@ -171,5 +171,5 @@ class Recollection:
                 if not self._is_whole and client not in self._seen:
                     self._seen.add(client)
                     before = max(before, new[0] - 1)
-                self.known.noted(client, before, compact(new))
+                self.known.noted(client, before, compact_column(new))
                 self._highest[client] = max(before, *new)

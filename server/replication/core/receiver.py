@@ -28,27 +28,27 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
-from server.replication.core.ack_order import MOST_UNITS, Backlog, Settled, lane_of
-from server.replication.core.acknowledgement import Kept
+from server.replication.core.ack_order import MAX_ACK_UNITS, UnacknowledgedEntries, IsAcknowledged, lane_of
+from server.replication.core.acknowledgement import EntryRoutingKey
 from server.replication.core.columns import (
-    Batch,
-    Column,
-    Columns,
-    Name,
-    Same,
+    ReplicationBatch,
+    EntryColumn,
+    BatchColumns,
+    SharedProperties,
+    ConstantColumn,
     by_client,
     by_value,
-    compact,
-    different,
+    compact_column,
+    distinct_values,
     rows,
 )
-from server.replication.core.dedup_window import Known, was_made_by
-from server.replication.core.frames import Ack, Begin, Knowledge, Owed, Resume
-from server.replication.core.lost_sequences import Lost
-from server.replication.core.recent_entries import Recent
-from server.replication.core.routes import Hop, hops, lengthen
-from server.replication.core.sender import Peer, ProtocolError
-from server.storage.journal import EVENTS, MESSAGES, Kind, Origin, Topic
+from server.replication.core.dedup_window import DedupWindow, is_identity_made_by
+from server.replication.core.frames import Ack, PositionRequest, DedupState, SkippedRanges, PositionResponse
+from server.replication.core.lost_sequences import LostSequences
+from server.replication.core.recent_entries import RecentEntries
+from server.replication.core.routes import Hop, hops, append_hop
+from server.replication.core.sender import PeerInstance, ReplicationProtocolError
+from server.storage.journal import EVENTS, MESSAGES, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import crc32c
 from server.storage.journal.runs import has_recorded, run_at
 from server.util.ranges import Ranges
@@ -56,10 +56,10 @@ from server.util.ranges import Ranges
 _MOST_STAGES: Final = 1024  # pairs of positions in both logs
 _MOST_HAD: Final = 16_384  # identities in one frame
 _MOST_CONFLICTS: Final = 100  # reported per batch
-_ABOUT_MESSAGES: Final = frozenset((Kind.QUEUE_EVENT, Kind.MISSING))
+_ABOUT_MESSAGES: Final = frozenset((JournalEntryKind.QUEUE_EVENT, JournalEntryKind.MISSING))
 
 
-class Recorded(NamedTuple):
+class RecorderResult(NamedTuple):
     """The outcome of recording entries.
 
     Attributes:
@@ -74,14 +74,14 @@ class Recorded(NamedTuple):
     last_txid: int = 0
 
 
-class Recorder(Protocol):
+class EntryRecorder(Protocol):
     """The sink of new entries: the topics of this instance."""
 
     @property
     def last_txid(self) -> int:
         """The txid of the last entry appended to this instance's log."""
 
-    def record(self, entries: Columns, source: Peer) -> Recorded:
+    def record(self, entries: BatchColumns, source: PeerInstance) -> RecorderResult:
         """Append entries to the log as they are, apply them, and deliver them, in their order.
 
         Their identities, numbers and origins stay. Entries that can never be recorded here are
@@ -93,7 +93,7 @@ class Recorder(Protocol):
         """
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """Report messages in the log that have been published at two instances.
 
@@ -120,11 +120,11 @@ class Recorder(Protocol):
         """Return all identities in the log with their highest numbers."""
 
 
-class Cursor(NamedTuple):
+class ReceiveCursor(NamedTuple):
     """The position up to which a source's log has been received.
 
     Attributes:
-        stream: the stream that it is a position in; see `Begin`.
+        stream: the stream that it is a position in; see `PositionRequest`.
         txid: everything up to this is on stable storage here, and settled.
         owed: entries up to there that the source could not read; it sends them should it be able
             to.
@@ -138,7 +138,7 @@ class Cursor(NamedTuple):
     run: int | None = None
 
 
-class Branch(NamedTuple):
+class LogBranch(NamedTuple):
     """The entries that are gone from the log of a source, or of its destination.
 
     Attributes:
@@ -153,18 +153,18 @@ class Branch(NamedTuple):
     own_runs: Sequence[tuple[int, int]] = ()
 
 
-WHOLE: Final = Branch()
+WHOLE_LOG: Final = LogBranch()
 
 
-class Conflict(NamedTuple):
+class DuplicateConflict(NamedTuple):
     """A message with the name of another message and a different body."""
 
     client: int
     sequence: int
-    topic: Topic
+    topic: JournalTopic
 
 
-class Taken(NamedTuple):
+class BatchCounts(NamedTuple):
     """The counts of new and duplicate entries of a batch.
 
     Attributes:
@@ -175,10 +175,10 @@ class Taken(NamedTuple):
 
     new: int = 0
     duplicates: int = 0
-    conflicts: Sequence[Conflict] = ()
+    conflicts: Sequence[DuplicateConflict] = ()
 
 
-class Receiver:
+class ReplicationReceiver:
     """Receives the entries of one source.
 
     Args:
@@ -200,12 +200,12 @@ class Receiver:
         self,
         instance: str,
         began: int,
-        known: Known,
-        recent: Recent,
-        recorder: Recorder,
-        cursor: Cursor | None = None,
+        known: DedupWindow,
+        recent: RecentEntries,
+        recorder: EntryRecorder,
+        cursor: ReceiveCursor | None = None,
         started: int = 0,
-        most_units: int = MOST_UNITS,
+        most_units: int = MAX_ACK_UNITS,
     ) -> None:
         self._instance = instance
         self._began = began
@@ -219,31 +219,31 @@ class Receiver:
         self._own_runs: Sequence[tuple[int, int]] = ()
         self._difference_to = 0
         self._owed = Ranges(() if cursor is None else cursor.owed)
-        self._source: Peer | None = None
+        self._source: PeerInstance | None = None
         self._source_name = ""
         self._storing: deque[tuple[int, int]] = deque()  # txid there, and here: not stable yet
         # Txids here, and for each the txid of the source up to which all is here by then.
         self._stages: tuple[list[int], list[int]] = [0], [0]
         if cursor is not None:
             self._note_stage(started)
-        self._backlog = Backlog(most_units)
+        self._backlog = UnacknowledgedEntries(most_units)
         self._acked: Ack | None = None
-        self._batch: Batch | None = None
-        self._rest: Columns | None = None
-        self._taken = Taken()
-        self._lost = Lost(known, [*self._owed])
+        self._batch: ReplicationBatch | None = None
+        self._rest: BatchColumns | None = None
+        self._taken = BatchCounts()
+        self._lost = LostSequences(known, [*self._owed])
 
     # The link.
 
     def begin(
         self,
-        source: Peer,
-        frame: Begin,
+        source: PeerInstance,
+        frame: PositionRequest,
         settled: int,
-        branch: Branch = WHOLE,
+        branch: LogBranch = WHOLE_LOG,
         *,
         tells_all: bool = True,
-    ) -> Iterator[Resume | Knowledge]:
+    ) -> Iterator[PositionResponse | DedupState]:
         """Begin to receive from a source; return the frames that tell it where to resume.
 
         Args:
@@ -261,7 +261,7 @@ class Receiver:
         is_known = is_known and not self.has_parted(frame, branch)
         self._runs, self._own_runs = branch.runs, branch.own_runs
         if is_known and self._difference_to <= self._received <= frame.last:
-            yield Resume(self._received, self._ack(), [*self._owed])
+            yield PositionResponse(self._received, self._ack(), [*self._owed])
             self._move_to(max(self._received, frame.first - 1))
             return
         if not is_known:
@@ -272,13 +272,13 @@ class Receiver:
         self._owed = Ranges()
         self._received = self._stored = self._settled = frame.first - 1
         self._stages = [0], [0]
-        yield Resume(None)
+        yield PositionResponse(None)
         if tells_all:
             yield from self._knowledge(source, settled)
         else:
-            yield Knowledge([], is_last=True)
+            yield DedupState([], is_last=True)
 
-    def has_parted(self, frame: Begin, branch: Branch) -> bool:
+    def has_parted(self, frame: PositionRequest, branch: LogBranch) -> bool:
         """Return whether the source's log is the one that was read, and has lost some of that."""
         run = self.run_at(self._received)
         if run is None or not branch.runs or frame.stream != self._stream:
@@ -289,7 +289,7 @@ class Receiver:
         """Return the number of the source's run that has recorded an entry; None if not known."""
         return run_at(self._runs, txid) if self._runs else self._run
 
-    def _knowledge(self, source: Peer, settled: int) -> Iterator[Knowledge]:
+    def _knowledge(self, source: PeerInstance, settled: int) -> Iterator[DedupState]:
         """Return the messages that this instance has of each publisher.
 
         Messages that came from this source and are not settled count as missing: they come again,
@@ -310,9 +310,9 @@ class Receiver:
         )
         part = list(islice(had, _MOST_HAD))
         while following := list(islice(had, _MOST_HAD)):
-            yield Knowledge(part, is_last=False)
+            yield DedupState(part, is_last=False)
             part = following
-        yield Knowledge(part, is_last=True)
+        yield DedupState(part, is_last=True)
 
     def disconnected(self) -> None:
         """Forget the source, which is gone; it sends its unfinished entries again."""
@@ -333,7 +333,7 @@ class Receiver:
 
     # Batches.
 
-    def take(self, batch: Batch) -> Taken:
+    def take(self, batch: ReplicationBatch) -> BatchCounts:
         """Process a batch: a part of the source's log.
 
         Returns:
@@ -344,12 +344,12 @@ class Receiver:
             ProtocolError: it is not the batch that has to come next, or is invalid.
         """
         if self._source is None or self.is_stalled:
-            raise ProtocolError("sends entries out of turn")
+            raise ReplicationProtocolError("sends entries out of turn")
         if batch.is_late:
             if batch.upto > self._received:
-                raise ProtocolError(f"sends entry {batch.upto} late before its time")
+                raise ReplicationProtocolError(f"sends entry {batch.upto} late before its time")
         elif batch.after != self._received:
-            raise ProtocolError(
+            raise ReplicationProtocolError(
                 f"sends what follows entry {batch.after}, and has to go on after {self._received}"
             )
         _check(batch)
@@ -357,12 +357,12 @@ class Receiver:
         self._rest = batch.columns
         return self.go_on()
 
-    def go_on(self) -> Taken:
+    def go_on(self) -> BatchCounts:
         """Record the rest of the current batch; see `take`."""
         source, batch = self._source, self._batch
         if source is None or batch is None:
-            return Taken()
-        self._taken = Taken()
+            return BatchCounts()
+        self._taken = BatchCounts()
         if self._rest is not None:
             self._rest = self._take_in(self._rest, source)
             if self._rest is not None:
@@ -375,16 +375,16 @@ class Receiver:
             self._move_to(batch.upto)
         return self._taken
 
-    def owe(self, frame: Owed) -> None:
+    def owe(self, frame: SkippedRanges) -> None:
         """Take the list of entries that the source has skipped.
 
         Raises:
             ProtocolError: it comes out of turn, or is invalid.
         """
         if self._source is None or self.is_stalled:
-            raise ProtocolError("says what it owes out of turn")
+            raise ReplicationProtocolError("says what it owes out of turn")
         if any(first > last for first, last in frame.ranges):
-            raise ProtocolError("owes ranges that are none")
+            raise ReplicationProtocolError("owes ranges that are none")
         self._owed = Ranges(frame.ranges)
         self._lost.lose(frame.lost, frame.ranges, frame.unknown)
 
@@ -421,7 +421,7 @@ class Receiver:
         here, there = self._stages
         return log_of(self._stream), there[bisect_right(here, txid) - 1]
 
-    def _take_in(self, entries: Columns, source: Peer) -> Columns | None:
+    def _take_in(self, entries: BatchColumns, source: PeerInstance) -> BatchColumns | None:
         """Record the new entries; return those that the log has not accepted."""
         count = len(entries.data)
         if self._batch is not None and not self._batch.is_late:
@@ -443,7 +443,7 @@ class Receiver:
                 return entries.pick(range(chosen[done], count))
         return None
 
-    def _record(self, new: Columns, names: Sequence[Name], source: Peer) -> int:
+    def _record(self, new: BatchColumns, names: Sequence[SharedProperties], source: PeerInstance) -> int:
         """Record new entries, and mark them as known; return how many the log has accepted."""
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
@@ -455,11 +455,11 @@ class Receiver:
                 self._wait_for_all(done, names, recorded)
         return recorded.done
 
-    def _new(self, entries: Columns) -> Sequence[int]:
+    def _new(self, entries: BatchColumns) -> Sequence[int]:
         """Return the positions of the entries that are not known."""
         places = self._missing_here(entries)
         clients = entries.clients
-        if len(places) == len(entries.data) and isinstance(clients, Same):
+        if len(places) == len(entries.data) and isinstance(clients, ConstantColumn):
             return self._known.unknown(clients.value, entries.sequences)
         chosen: list[int] = []
         for client, indexes in by_client([clients[place] for place in places]):
@@ -468,7 +468,7 @@ class Receiver:
             chosen += [own[position] for position in self._known.unknown(client, sequences)]
         return range(len(entries.data)) if len(chosen) == len(entries.data) else sorted(chosen)
 
-    def _missing_here(self, entries: Columns) -> Sequence[int]:
+    def _missing_here(self, entries: BatchColumns) -> Sequence[int]:
         """Return the positions of all entries except those published here that are in the log."""
         every = range(len(entries.data))
         ours = {
@@ -480,19 +480,19 @@ class Receiver:
             return every
         return [place for place in every if not self._is_here(entries, place, ours)]
 
-    def _is_here(self, entries: Columns, place: int, ours: Collection[int]) -> bool:
+    def _is_here(self, entries: BatchColumns, place: int, ours: Collection[int]) -> bool:
         """Return whether an entry's name is in `ours`, and this log has the entry, or had it."""
         return (
             entries.numbers[place] in ours
             and entries.sequences[place] >= self._began
-            and was_made_by(self._instance, entries.clients[place], entries.source_txids[place])
+            and is_identity_made_by(self._instance, entries.clients[place], entries.source_txids[place])
             and has_recorded(self._own_runs, entries.clients[place], entries.sequences[place])
         )
 
-    def _drop(self, entries: Columns, places: Sequence[int], source: Peer) -> None:
+    def _drop(self, entries: BatchColumns, places: Sequence[int], source: PeerInstance) -> None:
         """Drop duplicates, check that their bodies are equal, and wait until they are settled."""
         conflicts = list(self._taken.conflicts)
-        twice: dict[tuple[Topic, str, str], list[tuple[int, int]]] = {}
+        twice: dict[tuple[JournalTopic, str, str], list[tuple[int, int]]] = {}
         for place in places:
             client, sequence = entries.clients[place], entries.sequences[place]
             found = self._recent.find(client, sequence)
@@ -500,30 +500,30 @@ class Receiver:
                 continue
             topic, origin, _ = entries.name(place)
             kind = entries.kinds[place]
-            differs = found.checksum != entries.checksums[place] and kind == Kind.PUBLISH
+            differs = found.checksum != entries.checksums[place] and kind == JournalEntryKind.PUBLISH
             if differs and len(conflicts) < _MOST_CONFLICTS:
-                conflicts.append(Conflict(client, sequence, topic))
+                conflicts.append(DuplicateConflict(client, sequence, topic))
             path, ours = hops(origin.path), hops(found.origin.path)
             publisher = path[0].name if path else source.name
             first = ours[0].name if ours else self._instance
             if publisher not in (first, self._instance) and kind in MESSAGES:
                 twice.setdefault((topic, first, publisher), []).append((client, sequence))
             if (len(ours), self._instance) > (len(path), source.name):
-                txid, kept = entries.txids[place], Kept(found.topic, found.origin.path)
+                txid, kept = entries.txids[place], EntryRoutingKey(found.topic, found.origin.path)
                 self._wait_for(lane_of(origin.path), (txid, txid), found.last_txid, {kept})
         for (topic, *publishers), marks in twice.items():
             self._recorder.published_twice(topic, marks, (publishers[0], publishers[1]))
         duplicates = self._taken.duplicates + len(places)
-        self._taken = Taken(self._taken.new, duplicates, conflicts)
+        self._taken = BatchCounts(self._taken.new, duplicates, conflicts)
 
-    def _note(self, entries: Columns, before: dict[int, int], recorded: Recorded) -> None:
+    def _note(self, entries: BatchColumns, before: dict[int, int], recorded: RecorderResult) -> None:
         """Mark recorded entries as known."""
         count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
         own = range(txids[0], txids[1] + 1)
         used = {number: (topic, origin) for number, (topic, origin, _) in entries.used().items()}
         for client, places in by_client(entries.clients):
             mine = entries.pick(places)
-            self._known.noted(client, before[client], compact(mine.sequences))
+            self._known.noted(client, before[client], compact_column(mine.sequences))
             if not txids[0]:
                 continue
             if len(used) > 1:
@@ -536,7 +536,7 @@ class Receiver:
                 (kind,) = used.values()
                 self._recent.note(client, mine.sequences, mine.checksums, txids, *kind)
 
-    def _wait_for_all(self, done: Columns, names: Sequence[Name], recorded: Recorded) -> None:
+    def _wait_for_all(self, done: BatchColumns, names: Sequence[SharedProperties], recorded: RecorderResult) -> None:
         """Acknowledge entries that have been recorded when they are settled, lane by lane.
 
         Args:
@@ -545,10 +545,10 @@ class Receiver:
             recorded: their txids here.
         """
         lanes: dict[int, int] = {}
-        kinds: dict[int, set[Kept]] = {}
+        kinds: dict[int, set[EntryRoutingKey]] = {}
         for number, name in done.used().items():
             lane = lanes[number] = lane_of(names[number].origin.path)
-            kinds.setdefault(lane, set()).add(Kept(name.topic, name.origin.path))
+            kinds.setdefault(lane, set()).add(EntryRoutingKey(name.topic, name.origin.path))
         if len(kinds) == 1:
             self._wait_for(lane, (done.txids[0], done.txids[-1]), recorded.last_txid, kinds[lane])
             return
@@ -559,20 +559,20 @@ class Receiver:
             own_last = own[last] if is_dense else recorded.last_txid
             self._wait_for(lane, (done.txids[first], done.txids[last]), own_last, kinds[lane])
 
-    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[Kept]) -> None:
-        """Acknowledge entries of a lane when they are settled; see `Backlog.add`."""
+    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]) -> None:
+        """Acknowledge entries of a lane when they are settled; see `UnacknowledgedEntries.add`."""
         # The source counts late entries as acknowledged already.
         if self._batch is not None and not self._batch.is_late:
             self._backlog.add(lane, txids, own_last, kinds)
 
     # Acknowledgements.
 
-    def acknowledge(self, durable: int, is_settled: Settled) -> Ack | None:
+    def acknowledge(self, durable: int, is_settled: IsAcknowledged) -> Ack | None:
         """Return the acknowledgement for the source; None if it would say nothing new.
 
         Args:
             durable: the last txid on stable storage here.
-            is_settled: see `Settled`.
+            is_settled: see `IsAcknowledged`.
         """
         storing = self._storing
         while storing and storing[0][1] <= durable:
@@ -589,7 +589,7 @@ class Receiver:
         return Ack(self._stored, self._backlog.lanes(self._stored))
 
     @property
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> ReceiveCursor | None:
         """The cursor to store for the source's log.
 
         None if there is none yet: given a cursor, a source sends only the entries behind it, and
@@ -597,33 +597,33 @@ class Receiver:
         """
         if self._stream is None or self._settled < self._difference_to:
             return None
-        return Cursor(self._stream, self._settled, tuple(self._owed), self.run_at(self._settled))
+        return ReceiveCursor(self._stream, self._settled, tuple(self._owed), self.run_at(self._settled))
 
 
 def log_of(stream: str) -> str:
-    """Return the identity of the log that a stream belongs to; see `Begin`."""
+    """Return the identity of the log that a stream belongs to; see `PositionRequest`."""
     return stream.rpartition("/")[0]
 
 
 @lru_cache(maxsize=4096)
-def _sent_by(name: Name, hop: Hop) -> Name:
+def _sent_by(name: SharedProperties, hop: Hop) -> SharedProperties:
     origin = name.origin
-    return name._replace(origin=Origin(origin.auth_id, lengthen(origin.path, hop)))
+    return name._replace(origin=JournalOrigin(origin.auth_id, append_hop(origin.path, hop)))
 
 
-def _parts(kinds: Column) -> Iterator[tuple[int, int]]:
+def _parts(kinds: EntryColumn) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each range of entries to record, and then mark, together.
 
     Notices of queues and instances about messages depend on which messages have come, and which are
     still to come. So the messages before a notice must be known, and those behind it must not be
     there yet.
     """
-    if isinstance(kinds, Same) or _ABOUT_MESSAGES.isdisjoint(kinds):
+    if isinstance(kinds, ConstantColumn) or _ABOUT_MESSAGES.isdisjoint(kinds):
         return iter([(0, len(kinds))])
     return rows(kind in _ABOUT_MESSAGES for kind in kinds)
 
 
-def _check(batch: Batch) -> None:
+def _check(batch: ReplicationBatch) -> None:
     """Validate a batch and its checksums.
 
     Raises:
@@ -634,16 +634,16 @@ def _check(batch: Batch) -> None:
         return
     first, last = entries.txids[0], entries.txids[-1]
     if not first > batch.after or not (isinstance(entries.txids, range) or _ascend(entries.txids)):
-        raise ProtocolError("sends entries that are in no order")
+        raise ReplicationProtocolError("sends entries that are in no order")
     if not EVENTS.issuperset(set(entries.kinds)):
-        raise ProtocolError("sends entries of a kind that is not replicated")
-    if min(different(entries.sequences)) < 1:
-        raise ProtocolError("sends entries without a number")
+        raise ReplicationProtocolError("sends entries of a kind that is not replicated")
+    if min(distinct_values(entries.sequences)) < 1:
+        raise ReplicationProtocolError("sends entries without a number")
     if list(map(crc32c, entries.data)) != list(entries.checksums):
-        raise ProtocolError(f"sends entries from {first} to {last} that are damaged")
+        raise ReplicationProtocolError(f"sends entries from {first} to {last} that are damaged")
     if last > batch.upto:
-        raise ProtocolError("sends entries behind the end of the batch")
+        raise ReplicationProtocolError("sends entries behind the end of the batch")
 
 
-def _ascend(numbers: Column) -> bool:
+def _ascend(numbers: EntryColumn) -> bool:
     return all(map(lt, numbers, islice(numbers, 1, None)))

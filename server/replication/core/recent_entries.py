@@ -12,9 +12,9 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, TypeAlias
 
-from server.storage.journal import Origin, Topic
+from server.storage.journal import JournalOrigin, JournalTopic
 
-MOST_REMEMBERED: Final = 131_072
+MAX_RECENT_ENTRIES: Final = 131_072
 """Entries after which the older half is forgotten."""
 
 _MOST_LATE: Final = 64
@@ -22,11 +22,11 @@ _MOST_GROWN: Final = 256
 """Entries that came one after the other and are kept together."""
 
 
-Kind: TypeAlias = tuple[Topic, Origin]
+TopicOrigin: TypeAlias = tuple[JournalTopic, JournalOrigin]
 """The topic of an entry, and its user and path."""
 
 
-class Place(NamedTuple):
+class RecentEntry(NamedTuple):
     """An entry that was recorded.
 
     Attributes:
@@ -40,11 +40,11 @@ class Place(NamedTuple):
     checksum: int
     first_txid: int
     last_txid: int
-    topic: Topic
-    origin: Origin
+    topic: JournalTopic
+    origin: JournalOrigin
 
 
-class _Run:
+class _EntryBatch:
     """Entries of one identity that were recorded together, or one after the other.
 
     Args:
@@ -62,8 +62,8 @@ class _Run:
         sequences: Sequence[int],
         checksums: Sequence[int],
         txids: tuple[int, int],
-        topic: Topic,
-        origin: Origin,
+        topic: JournalTopic,
+        origin: JournalOrigin,
     ) -> None:
         self.sequences = sequences
         self.checksums = checksums
@@ -71,9 +71,9 @@ class _Run:
         self.topic = topic
         self.origin = origin
         self.own_txids: Sequence[int] | None = None  # of each, if that is known
-        self.kinds: Sequence[Kind] | None = None  # of each, if they are not all the same
+        self.kinds: Sequence[TopicOrigin] | None = None  # of each, if they are not all the same
 
-    def find(self, sequence: int) -> Place | None:
+    def find(self, sequence: int) -> RecentEntry | None:
         place = bisect_right(self.sequences, sequence) - 1
         if place < 0 or self.sequences[place] != sequence:
             return None
@@ -83,12 +83,12 @@ class _Run:
         elif last - first == len(self.sequences) - 1:
             first = last = first + place
         topic, origin = self._kind(place)
-        return Place(self.checksums[place], first, last, topic, origin)
+        return RecentEntry(self.checksums[place], first, last, topic, origin)
 
-    def _kind(self, place: int) -> Kind:
+    def _kind(self, place: int) -> TopicOrigin:
         return (self.topic, self.origin) if self.kinds is None else self.kinds[place]
 
-    def behind(self, txid: int) -> Iterator[tuple[Sequence[int], Origin]]:
+    def behind(self, txid: int) -> Iterator[tuple[Sequence[int], JournalOrigin]]:
         """Yield the numbers of entries that may be behind a txid, and their origins."""
         if self.txids[1] <= txid:
             return
@@ -96,14 +96,14 @@ class _Run:
         if self.kinds is None:
             yield self.sequences[start:], self.origin
             return
-        by_origin: dict[Origin, list[int]] = {}
+        by_origin: dict[JournalOrigin, list[int]] = {}
         for sequence, (_, origin) in zip(self.sequences[start:], self.kinds[start:], strict=True):
             by_origin.setdefault(origin, []).append(sequence)
         for origin, sequences in by_origin.items():
             yield sequences, origin
 
 
-class _Growing(_Run):
+class _OpenEntryBatch(_EntryBatch):
     """Entries that came one after the other; more may follow."""
 
     __slots__ = ()
@@ -113,12 +113,12 @@ class _Growing(_Run):
     own_txids: list[int]
 
     def __init__(
-        self, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+        self, sequence: int, checksum: int, txid: int, topic: JournalTopic, origin: JournalOrigin
     ) -> None:
         super().__init__([sequence], [checksum], (txid, txid), topic, origin)
         self.own_txids = [txid]
 
-    def takes(self, sequence: int, topic: Topic, origin: Origin) -> bool:
+    def takes(self, sequence: int, topic: JournalTopic, origin: JournalOrigin) -> bool:
         """Return whether another entry can be appended to this run."""
         return (
             sequence > self.sequences[-1]
@@ -135,17 +135,17 @@ class _Growing(_Run):
         self.txids = self.txids[0], txid
 
 
-class _Runs:
+class _PublisherBatches:
     """The runs of one identity: most are above those before them, and some are late."""
 
     __slots__ = ("ascending", "firsts", "late")
 
     def __init__(self) -> None:
-        self.ascending: list[_Run] = []
+        self.ascending: list[_EntryBatch] = []
         self.firsts: list[int] = []
-        self.late: list[_Run] = []
+        self.late: list[_EntryBatch] = []
 
-    def add(self, run: _Run) -> None:
+    def add(self, run: _EntryBatch) -> None:
         first = run.sequences[0]
         if self.ascending and first <= self.ascending[-1].sequences[-1]:
             self.late = [*self.late[1 - _MOST_LATE :], run]
@@ -153,14 +153,14 @@ class _Runs:
             self.firsts.append(first)
             self.ascending.append(run)
 
-    def last_for(self, sequence: int) -> _Run | None:
+    def last_for(self, sequence: int) -> _EntryBatch | None:
         """Return the run that an entry may continue; None if there is none."""
         ascending, late = self.ascending, self.late
         if ascending and sequence <= ascending[-1].sequences[-1]:
             return late[-1] if late else None
         return ascending[-1] if ascending else None
 
-    def find(self, sequence: int) -> Place | None:
+    def find(self, sequence: int) -> RecentEntry | None:
         place = bisect_right(self.firsts, sequence) - 1
         found = self.ascending[place].find(sequence) if place >= 0 else None
         for run in self.late if found is None else ():
@@ -168,17 +168,17 @@ class _Runs:
         return found
 
 
-class Recent:
+class RecentEntries:
     """The entries that were recorded last.
 
     Args:
         most: the maximum number of remembered entries.
     """
 
-    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+    def __init__(self, most: int = MAX_RECENT_ENTRIES) -> None:
         self._half = max(most // 2, 1)
-        self._newer: dict[int, _Runs] = {}
-        self._older: dict[int, _Runs] = {}
+        self._newer: dict[int, _PublisherBatches] = {}
+        self._older: dict[int, _PublisherBatches] = {}
         self._count = 0
 
     def note(
@@ -187,8 +187,8 @@ class Recent:
         sequences: Sequence[int],
         checksums: Sequence[int],
         txids: tuple[int, int],
-        topic: Topic,
-        origin: Origin,
+        topic: JournalTopic,
+        origin: JournalOrigin,
     ) -> None:
         """Remember entries of one identity that were recorded together.
 
@@ -201,7 +201,7 @@ class Recent:
             origin: user and path.
         """
         self._make_room()
-        self._runs(client).add(_Run(sequences, checksums, txids, topic, origin))
+        self._runs(client).add(_EntryBatch(sequences, checksums, txids, topic, origin))
         self._count += len(sequences)
 
     def note_in_turns(
@@ -211,7 +211,7 @@ class Recent:
         checksums: Sequence[int],
         txids: tuple[int, int],
         own_txids: Sequence[int] | None,
-        kinds: Sequence[Kind],
+        kinds: Sequence[TopicOrigin],
     ) -> None:
         """Remember entries of one identity that were recorded together, of several kinds.
 
@@ -225,7 +225,7 @@ class Recent:
         """
         if all(map(lt, sequences, islice(sequences, 1, None))):
             self._make_room()
-            run = _Run(sequences, checksums, txids, *kinds[0])
+            run = _EntryBatch(sequences, checksums, txids, *kinds[0])
             run.own_txids, run.kinds = own_txids, kinds
             self._runs(client).add(run)
             self._count += len(sequences)
@@ -236,29 +236,29 @@ class Recent:
             self.note(client, (sequence,), (checksum,), own, *kind)
 
     def note_one(
-        self, client: int, sequence: int, checksum: int, txid: int, topic: Topic, origin: Origin
+        self, client: int, sequence: int, checksum: int, txid: int, topic: JournalTopic, origin: JournalOrigin
     ) -> None:
         """Remember an entry; see `note`. Most come after others of the same kind."""
         self._make_room()
         runs = self._runs(client)
         last = runs.last_for(sequence)
-        if isinstance(last, _Growing) and last.takes(sequence, topic, origin):
+        if isinstance(last, _OpenEntryBatch) and last.takes(sequence, topic, origin):
             last.add(sequence, checksum, txid)
         else:
-            runs.add(_Growing(sequence, checksum, txid, topic, origin))
+            runs.add(_OpenEntryBatch(sequence, checksum, txid, topic, origin))
         self._count += 1
 
     def _make_room(self) -> None:
         if self._count >= self._half:
             self._older, self._newer, self._count = self._newer, {}, 0
 
-    def _runs(self, client: int) -> _Runs:
+    def _runs(self, client: int) -> _PublisherBatches:
         runs = self._newer.get(client)
         if runs is None:
-            runs = self._newer[client] = _Runs()
+            runs = self._newer[client] = _PublisherBatches()
         return runs
 
-    def find(self, client: int, sequence: int) -> Place | None:
+    def find(self, client: int, sequence: int) -> RecentEntry | None:
         """Return an entry, None if it is not remembered."""
         for runs in (self._newer.get(client), self._older.get(client)):
             found = None if runs is None else runs.find(sequence)
@@ -266,7 +266,7 @@ class Recent:
                 return found
         return None
 
-    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], Origin]]:
+    def behind(self, txid: int) -> Iterator[tuple[int, Sequence[int], JournalOrigin]]:
         """Yield the remembered entries behind a txid: identities, numbers, and origins."""
         for known in (self._older, self._newer):
             for client, runs in known.items():

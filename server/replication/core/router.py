@@ -1,4 +1,4 @@
-"""Peer messages (`Word`), sent over links and other instances, and the reachability of instances.
+"""Peer messages (`PeerMessage`), sent over links and other instances, and the reachability of instances.
 
 Recorded entries travel with the log. Beside it, instances exchange messages that are worth nothing
 later, such as a question: peer messages. One for an instance at the other end of a link is sent
@@ -9,7 +9,7 @@ An instance is reachable if there is a link to it, or if a message of it has arr
 reachability of others is probed on request, by a message that is answered.
 
 For integrators: call `connected` and `disconnected` when a link with an instance comes up or goes
-down; pass `Word` frames to `receive`; call `step` about once a second. Send the parcels that these
+down; pass `PeerMessage` frames to `receive`; call `step` about once a second. Send the parcels that these
 and `send` return over the links named, or drop them where there is no room.
 """
 
@@ -19,15 +19,15 @@ from collections import OrderedDict
 from itertools import count
 from typing import Final, NamedTuple
 
-from server.replication.core.frames import Word
+from server.replication.core.frames import PeerMessage
 
-HEARD_LATELY: Final = 5_000_000
+REACHABLE_PERIOD_US: Final = 5_000_000
 """Microseconds for which an instance counts as reachable after a message of it."""
-PATIENCE: Final = 2_000_000
+PROBE_TIMEOUT_US: Final = 2_000_000
 """Microseconds after which an instance that does not answer counts as unreachable."""
 
-MOST_HOPS: Final = 32
-MOST_IN_WORD: Final = 1 << 16
+MAX_HOPS: Final = 32
+MAX_PEER_MESSAGE_SIZE: Final = 1 << 16
 """Maximum bytes of a peer message."""
 
 _MOST_REMEMBERED: Final = 16_384
@@ -38,7 +38,7 @@ _WHETHER_THERE: Final = ""
 _ARE_YOU, _I_AM = b"?", b"!"
 
 
-class Parcel(NamedTuple):
+class RoutedMessage(NamedTuple):
     """A message, and the next instance to send it to.
 
     Attributes:
@@ -47,10 +47,10 @@ class Parcel(NamedTuple):
     """
 
     peer: str
-    word: Word
+    word: PeerMessage
 
 
-class Received(NamedTuple):
+class RoutingResult(NamedTuple):
     """The result of receiving a message.
 
     Attributes:
@@ -58,11 +58,11 @@ class Received(NamedTuple):
         sender: the sender of a message for the caller; empty if there is none.
     """
 
-    parcels: list[Parcel]
+    parcels: list[RoutedMessage]
     sender: str = ""
 
 
-class Courier:
+class MeshRouter:
     """Sends, forwards and receives the peer messages of one instance.
 
     Args:
@@ -93,17 +93,17 @@ class Courier:
 
     # Messages.
 
-    def send(self, to: str, subject: str, body: bytes) -> list[Parcel]:
+    def send(self, to: str, subject: str, body: bytes) -> list[RoutedMessage]:
         """Return the parcels that carry a message to an instance.
 
         Args:
             to: its name.
             subject: its subject, not empty.
-            body: its content, no more than `MOST_IN_WORD` bytes.
+            body: its content, no more than `MAX_PEER_MESSAGE_SIZE` bytes.
         """
-        return self._forward(Word(to, [self._instance], next(self._numbers), subject, body))
+        return self._forward(PeerMessage(to, [self._instance], next(self._numbers), subject, body))
 
-    def receive(self, word: Word, peer: str, now: int) -> Received:
+    def receive(self, word: PeerMessage, peer: str, now: int) -> RoutingResult:
         """Process a message that has arrived over a link.
 
         Args:
@@ -117,23 +117,23 @@ class Courier:
         """
         path = word.path
         if (
-            not 0 < len(path) <= MOST_HOPS
+            not 0 < len(path) <= MAX_HOPS
             or path[-1] != peer
             or self._instance in path
-            or len(word.body) > MOST_IN_WORD
+            or len(word.body) > MAX_PEER_MESSAGE_SIZE
             or not self._is_new(path[0], word.number)
         ):
-            return Received([])
+            return RoutingResult([])
         self._hear_from(path[0], now)
         if word.to != self._instance:
-            onward = Word(word.to, [*path, self._instance], word.number, word.subject, word.body)
+            onward = PeerMessage(word.to, [*path, self._instance], word.number, word.subject, word.body)
             is_lost = word.subject and self.reach(word.to, now) is False
-            return Received(self._forward(onward), path[0] if is_lost else "")
+            return RoutingResult(self._forward(onward), path[0] if is_lost else "")
         if word.subject != _WHETHER_THERE:
-            return Received([], path[0])
+            return RoutingResult([], path[0])
         if word.body == _ARE_YOU:
-            return Received(self._whether_there(path[0], _I_AM))
-        return Received([])
+            return RoutingResult(self._whether_there(path[0], _I_AM))
+        return RoutingResult([])
 
     def _is_new(self, sender: str, number: int) -> bool:
         key = sender, number
@@ -144,10 +144,10 @@ class Courier:
             self._known.popitem(last=False)
         return True
 
-    def _forward(self, word: Word) -> list[Parcel]:
+    def _forward(self, word: PeerMessage) -> list[RoutedMessage]:
         if word.to in self.neighbours:
-            return [Parcel(word.to, word)]
-        return [Parcel(peer, word) for peer in sorted(self.neighbours.difference(word.path))]
+            return [RoutedMessage(word.to, word)]
+        return [RoutedMessage(peer, word) for peer in sorted(self.neighbours.difference(word.path))]
 
     # Reachability.
 
@@ -158,18 +158,18 @@ class Courier:
             name: its name.
             now: microseconds since the Unix epoch.
         """
-        if name in self.neighbours or now - self._heard.get(name, -HEARD_LATELY) < HEARD_LATELY:
+        if name in self.neighbours or now - self._heard.get(name, -REACHABLE_PERIOD_US) < REACHABLE_PERIOD_US:
             return True
         if not self.neighbours:
             return False
         since = self._wanted.setdefault(name, now)
         if len(self._wanted) > _MOST_WANTED:
             self._forget_wanted(next(iter(self._wanted)))
-        return False if now - since >= PATIENCE else None
+        return False if now - since >= PROBE_TIMEOUT_US else None
 
-    def step(self, now: int) -> list[Parcel]:
+    def step(self, now: int) -> list[RoutedMessage]:
         """Return the messages that probe instances of unknown reachability."""
-        parcels: list[Parcel] = []
+        parcels: list[RoutedMessage] = []
         for name in self._wanted:
             if now - self._asked.get(name, -_ASK_AGAIN) >= _ASK_AGAIN:
                 self._asked[name] = now
@@ -187,5 +187,5 @@ class Courier:
         self._wanted.pop(name, None)
         self._asked.pop(name, None)
 
-    def _whether_there(self, to: str, body: bytes) -> list[Parcel]:
-        return self._forward(Word(to, [self._instance], next(self._numbers), "", body))
+    def _whether_there(self, to: str, body: bytes) -> list[RoutedMessage]:
+        return self._forward(PeerMessage(to, [self._instance], next(self._numbers), "", body))

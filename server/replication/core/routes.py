@@ -19,11 +19,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from config_schema.regex import has_regex_characters, matches
-from server.storage.journal import MESSAGES, Run, Topic
+from server.storage.journal import MESSAGES, EntryBatch, JournalTopic
 from server.storage.journal.format.entry import NO_TOPIC
 from server.storage.journal.format.layout import BODY_LENGTH, KIND
 
-Filter: TypeAlias = Callable[[Topic, Sequence[bytes]], Sequence[bool]]
+RouteFilter: TypeAlias = Callable[[JournalTopic, Sequence[bytes]], Sequence[bool]]
 """Returns for each body whether it goes."""
 
 _RESERVED: Final = re.compile("[%,@]")
@@ -50,7 +50,7 @@ def _hop(text: str) -> Hop:
 
 
 @lru_cache(maxsize=4096)
-def lengthen(path: str, hop: Hop) -> str:
+def append_hop(path: str, hop: Hop) -> str:
     """Return a path with one more instance at its end.
 
     The group is included if it differs from the name of the instance. The characters % , and @ in
@@ -82,10 +82,10 @@ class TopicRoute(NamedTuple):
 
     message_type: str
     name: str
-    filter: Filter | None = None
+    filter: RouteFilter | None = None
     others: Collection[str] = ()
 
-    def covers(self, topic: Topic) -> bool:
+    def covers(self, topic: JournalTopic) -> bool:
         """Return whether it includes a topic."""
         if topic.message_type != self.message_type or topic.name in self.others:
             return False
@@ -109,9 +109,9 @@ class Routes:
         self.have_filters: Final = any(route.filter is not None for route in topics)
         self._topics = topics
         self._pass_through = pass_through
-        self._filters: dict[Topic, tuple[Filter, ...] | None] = {}
+        self._filters: dict[JournalTopic, tuple[RouteFilter, ...] | None] = {}
 
-    def filters(self, topic: Topic) -> tuple[Filter, ...] | None:
+    def filters(self, topic: JournalTopic) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which a body has to match.
 
         They are empty if all bodies go, and None if the topic does not.
@@ -130,7 +130,7 @@ class Routes:
         self._filters[topic] = answer
         return answer
 
-    def takes(self, topic: Topic) -> bool:
+    def takes(self, topic: JournalTopic) -> bool:
         """Return whether any message of a topic goes there."""
         return self.filters(topic) is not None
 
@@ -139,7 +139,7 @@ class Routes:
         return any(matches(pattern, group) for pattern in self._pass_through)
 
 
-class Way:
+class LinkRoute:
     """The routing to the instance at the other end of a link.
 
     Args:
@@ -155,7 +155,7 @@ class Way:
         self._returns = returns
         self._paths: dict[str, bool] = {}
 
-    def goes(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
+    def goes(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which must match a body; empty if all go, None if none does."""
         if path:
             passes = self._paths.get(path)
@@ -173,7 +173,7 @@ class Way:
         return self._routes.lets_through(path[-1].group)
 
 
-def filtered(run: Run, way: Way) -> Run:
+def filter_batch(run: EntryBatch, way: LinkRoute) -> EntryBatch:
     """Return the part of a run that is sent; a body goes if any filter accepts it.
 
     Filters apply to messages only: other entries go unfiltered.

@@ -30,19 +30,19 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from server.replication.core.ack_order import UnderWay, lane_of
-from server.replication.core.acknowledgement import Kept
-from server.replication.core.columns import Packed, by_client, compact
-from server.replication.core.dedup_window import Had, Known, known_of, was_made_by
-from server.replication.core.forwarding_table import Ways, packed
-from server.replication.core.frames import Ack, Begin, Knowledge, Owed, Resume
-from server.replication.core.routes import Filter, Routes, Way, filtered, hops
-from server.replication.core.skipped_entries import Arrears
-from server.storage.journal import Passage, Run, Topic, Unread
+from server.replication.core.ack_order import InFlightEntries, lane_of
+from server.replication.core.acknowledgement import EntryRoutingKey
+from server.replication.core.columns import PackedBatch, by_client, compact_column
+from server.replication.core.dedup_window import PublisherWindow, DedupWindow, make_peer_dedup_window, is_identity_made_by
+from server.replication.core.forwarding_table import ForwardingTable, pack_passage
+from server.replication.core.frames import Ack, PositionRequest, DedupState, SkippedRanges, PositionResponse
+from server.replication.core.routes import RouteFilter, Routes, LinkRoute, filter_batch, hops
+from server.replication.core.skipped_entries import SkippedEntries
+from server.storage.journal import RawEntryRange, EntryBatch, JournalTopic, DamagedEntry
 from server.storage.journal.format.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
 from server.storage.journal.runs import has_recorded
 
-MOST_UNDER_WAY: Final = 16 << 20
+MAX_IN_FLIGHT_BYTES: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
 
 _TXID: Final = itemgetter(TXID)
@@ -53,18 +53,18 @@ _MOST_TRIED: Final = 64  # damaged entries that one call retries
 _LEAST_SKIPPED: Final = 512  # skipped entries after which the destination is told the position
 
 
-class ProtocolError(Exception):
+class ReplicationProtocolError(Exception):
     """The peer violates the protocol; the link is to be closed. The text gives the violation."""
 
 
-class Reader(Protocol):
+class PassageReader(Protocol):
     """Reads a log forward; the journal's `Cursor` does."""
 
     @property
     def position(self) -> int:
         """The txid up to which the log has been read."""
 
-    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
+    def read_passage(self, most_entries: int, most_bytes: int) -> RawEntryRange:
         """Return the next entries; an empty passage does not mean the end of the log."""
 
 
@@ -79,7 +79,7 @@ class SourceLog(Protocol):
     def durable_txid(self) -> int:
         """The txid of the last entry on stable storage."""
 
-    def read_from(self, after: int, wanted: Callable[[Topic], bool]) -> Reader:
+    def read_from(self, after: int, wanted: Callable[[JournalTopic], bool]) -> PassageReader:
         """Return a reader of the entries that change state (`EVENTS`) and are on stable storage.
 
         Args:
@@ -91,7 +91,7 @@ class SourceLog(Protocol):
         """Return whether an unreadable entry is not worth waiting for."""
 
 
-class Peer(NamedTuple):
+class PeerInstance(NamedTuple):
     """The instance at the other end, as its `Hello` describes it.
 
     Attributes:
@@ -110,16 +110,16 @@ class Peer(NamedTuple):
     runs: Sequence[tuple[int, int]] = ()
 
 
-class State(Enum):
+class SenderState(Enum):
     """The event that a sender waits for."""
 
     APART = "apart"  # a connection
     ASKING = "asking"  # the position to resume from
-    LEARNING = "learning"  # the rest of the destination's `Knowledge`
+    LEARNING = "learning"  # the rest of the destination's `DedupState`
     SENDING = "sending"
 
 
-class Resumed(NamedTuple):
+class ResumePosition(NamedTuple):
     """The position that a destination has returned.
 
     Attributes:
@@ -134,7 +134,7 @@ class Resumed(NamedTuple):
     missing: tuple[int, int] | None
 
 
-class Sender:
+class ReplicationSender:
     """Sends to one destination.
 
     Args:
@@ -146,7 +146,7 @@ class Sender:
         most_under_way: bytes that may be sent before any of them is stored.
 
     Attributes:
-        state: see `State`.
+        state: see `SenderState`.
         peer: the instance that is connected, or was last; None if there was none in this run.
         resynchronized: whether the destination has stored the log as it was when the destination
             connected; becomes true once for each connection.
@@ -162,50 +162,50 @@ class Sender:
         stream: str,
         routes: Routes,
         acknowledged: int = 0,
-        most_under_way: int = MOST_UNDER_WAY,
+        most_under_way: int = MAX_IN_FLIGHT_BYTES,
     ) -> None:
-        self.state = State.APART
-        self.peer: Peer | None = None
+        self.state = SenderState.APART
+        self.peer: PeerInstance | None = None
         self.resynchronized = False
         self.sent = 0
-        self.arrears = Arrears()
+        self.arrears = SkippedEntries()
         self.blocked = 0
-        self.left_out: list[Unread] = []
+        self.left_out: list[DamagedEntry] = []
         self._log = log
         self._stream = stream
         self._routes = routes
         self._most_under_way = most_under_way
-        self._way = Way(routes, "")
-        self._ways: Ways | None = None  # of the names of the file that is being read
-        self._reader: Reader | None = None
+        self._way = LinkRoute(routes, "")
+        self._ways: ForwardingTable | None = None  # of the names of the file that is being read
+        self._reader: PassageReader | None = None
         self._looked_at = acknowledged  # up to here, the entries that go there are known
-        self._under_way = UnderWay(acknowledged)
+        self._under_way = InFlightEntries(acknowledged)
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
-        self._next: Packed | None = None  # built, and sent after the `Owed` frame for it
+        self._next: PackedBatch | None = None  # built, and sent after the `SkippedRanges` frame for it
         self._returns_to = 0  # up to here, it may have lost entries that passed through it
         self._goal = 0  # the end of the log when the destination connected
         self._first = 0  # and its first txid, which both ends use from then on
-        self._had: list[Had] = []
-        self._lacks: _Difference | None = None  # while only the difference is sent, up to the goal
+        self._had: list[PublisherWindow] = []
+        self._lacks: _MissingEntries | None = None  # while only the difference is sent, up to the goal
 
     # The link.
 
-    def connected(self, peer: Peer) -> Begin:
+    def connected(self, peer: PeerInstance) -> PositionRequest:
         """Take note that the destination has connected; return the frame to send."""
         self.peer = peer
-        self.state = State.ASKING
+        self.state = SenderState.ASKING
         self.resynchronized = False
         self._drop_reading()
-        self._way = Way(self._routes, peer.name)
+        self._way = LinkRoute(self._routes, peer.name)
         self._goal = self._log.durable_txid
         self._first = self._log.first_txid
-        return Begin(self._stream, self._first, self._goal)
+        return PositionRequest(self._stream, self._first, self._goal)
 
     def disconnected(self) -> None:
         """Take note that the destination is gone. Entries in flight stay so."""
-        self.state = State.APART
+        self.state = SenderState.APART
         self._drop_reading()
 
     def _drop_reading(self) -> None:
@@ -215,51 +215,51 @@ class Sender:
         self._batches.clear()
         self._bytes = 0
 
-    def resume(self, frame: Resume) -> Resumed | None:
+    def resume(self, frame: PositionResponse) -> ResumePosition | None:
         """Take the destination's position; return None if more frames about it follow.
 
         Raises:
             ProtocolError: it was not asked, or the position is not in the log.
         """
-        if self.state is not State.ASKING:
-            raise ProtocolError("says where it is, and was not asked")
+        if self.state is not SenderState.ASKING:
+            raise ReplicationProtocolError("says where it is, and was not asked")
         if frame.after is None:
-            self.state = State.LEARNING
+            self.state = SenderState.LEARNING
             return None
         if frame.after > self._goal:
-            raise ProtocolError(
+            raise ReplicationProtocolError(
                 f"claims to have entry {frame.after} of a log that ends with {self._goal}"
             )
         if frame.ack is not None:
             _check(frame.ack, frame.after)
             self._under_way.resume(frame.after, frame.ack)
         if any(first > last for first, last in frame.owed):
-            raise ProtocolError("is owed ranges that are none")
+            raise ReplicationProtocolError("is owed ranges that are none")
         self.arrears.restate(frame.owed)
         return self._begin(frame.after, by_difference=False)
 
-    def learn(self, frame: Knowledge) -> Resumed | None:
+    def learn(self, frame: DedupState) -> ResumePosition | None:
         """Take a list of the messages that the destination has; return None if more frames follow.
 
         Raises:
             ProtocolError: it was not asked, or lists too many.
         """
-        if self.state is not State.LEARNING or self.peer is None:
-            raise ProtocolError("tells what it has, and was not asked")
+        if self.state is not SenderState.LEARNING or self.peer is None:
+            raise ReplicationProtocolError("tells what it has, and was not asked")
         self._had += frame.had
         if len(self._had) > _MOST_HAD:
-            raise ProtocolError(f"tells of more than {_MOST_HAD} publishers")
+            raise ReplicationProtocolError(f"tells of more than {_MOST_HAD} publishers")
         if not frame.is_last:
             return None
-        way = Way(self._routes, self.peer.name, returns=True)
-        self._lacks = _Difference(self.peer, known_of(self._had), way)
+        way = LinkRoute(self._routes, self.peer.name, returns=True)
+        self._lacks = _MissingEntries(self.peer, make_peer_dedup_window(self._had), way)
         self._returns_to = self._goal
         self._had = []
         self.arrears.clear()
-        self._under_way = UnderWay(self._first - 1)
+        self._under_way = InFlightEntries(self._first - 1)
         return self._begin(self._first - 1, by_difference=True)
 
-    def _begin(self, after: int, *, by_difference: bool) -> Resumed:
+    def _begin(self, after: int, *, by_difference: bool) -> ResumePosition:
         first = self._log.first_txid
         missing = (after + 1, first - 1) if after + 1 < first else None
         after = max(after, self._first - 1)
@@ -267,9 +267,9 @@ class Sender:
         if after >= self._goal:
             self._lacks = None  # nothing to compare
         self._read_from(after)
-        self.state = State.SENDING
+        self.state = SenderState.SENDING
         self._find_out()
-        return Resumed(after, by_difference, missing)
+        return ResumePosition(after, by_difference, missing)
 
     # Sending.
 
@@ -278,7 +278,7 @@ class Sender:
         """True if the window allows sending more."""
         return self._bytes < self._most_under_way
 
-    def pull(self, now: int, *, flush: bool = False) -> Packed | Owed | None:
+    def pull(self, now: int, *, flush: bool = False) -> PackedBatch | SkippedRanges | None:
         """Return the next frame to send; None if there is none, or no room in the window.
 
         The caller polls this whenever the link has room and the log has grown.
@@ -306,7 +306,7 @@ class Sender:
             return self.arrears.frame()
         return batch
 
-    def _pull_on(self, now: int, *, flush: bool) -> Packed | None:
+    def _pull_on(self, now: int, *, flush: bool) -> PackedBatch | None:
         """Return the next part of the log; see `pull`."""
         if self.blocked and not flush:
             return None
@@ -315,7 +315,7 @@ class Sender:
             before = reader.position
             passage = reader.read_passage(_MOST_ENTRIES, _MOST_BYTES)
             position = reader.position
-            owed: Sequence[Unread] = ()
+            owed: Sequence[DamagedEntry] = ()
             try:
                 if passage.unread:
                     owed, position = self._owed(passage.unread, position)
@@ -341,33 +341,33 @@ class Sender:
     def _read_from(self, after: int) -> None:
         self._reader = self._log.read_from(after, self._routes.takes)
 
-    def _batch(self, passage: Passage, position: int, now: int) -> Packed:
+    def _batch(self, passage: RawEntryRange, position: int, now: int) -> PackedBatch:
         """Return the entries of a passage that go to the destination."""
         is_chosen = self._lacks is not None or self._routes.have_filters
         if is_chosen:
             passage = passage.pick(self._chosen(passage))
         ways, names = self._ways, passage.names
         if ways is None or ways.names is not names or ways.all_go is not is_chosen:
-            ways = self._ways = Ways(names, self._way, all_go=is_chosen)
-        return packed(self._told, position, passage, ways, now)
+            ways = self._ways = ForwardingTable(names, self._way, all_go=is_chosen)
+        return pack_passage(self._told, position, passage, ways, now)
 
-    def _chosen(self, passage: Passage) -> list[int]:
+    def _chosen(self, passage: RawEntryRange) -> list[int]:
         """Return the positions of the entries that go to the destination, checked one by one."""
         runs = passage.stretch().runs()
         going = {row[TXID] for run in runs for one in self._parts(run) for row in one.rows}
         return _places(passage, going)
 
-    def _parts(self, run: Run) -> Iterator[Run]:
+    def _parts(self, run: EntryBatch) -> Iterator[EntryBatch]:
         """Return the entries of a run that go to the destination."""
         lacks, way = self._lacks, self._way
         if lacks is not None:
             known = bisect_right(run.rows, self._goal, key=_TXID)
             if known:
-                yield filtered(lacks.of(run.pick(range(known))), lacks.way)
+                yield filter_batch(lacks.of(run.pick(range(known))), lacks.way)
             if known == len(run.rows):
                 return
             run = run.pick(range(known, len(run.rows)))
-        yield filtered(run, way)
+        yield filter_batch(run, way)
 
     # Unreadable entries.
 
@@ -380,9 +380,9 @@ class Sender:
         self.blocked = 0
         self.arrears.mended(mended)
 
-    def _owed(self, unread: Sequence[Unread], end: int) -> tuple[Sequence[Unread], int]:
+    def _owed(self, unread: Sequence[DamagedEntry], end: int) -> tuple[Sequence[DamagedEntry], int]:
         """Return the unreadable entries that are given up, and the txid up to which that is all."""
-        owed: list[Unread] = []
+        owed: list[DamagedEntry] = []
         for one in filter(self._may_go, unread):
             if one.txid not in self.arrears.owed and not self._log.is_lost(one.txid):
                 self.blocked = one.txid
@@ -390,7 +390,7 @@ class Sender:
             owed.append(one)
         return owed, end
 
-    def _may_go(self, unread: Unread) -> bool:
+    def _may_go(self, unread: DamagedEntry) -> bool:
         """Return whether an unreadable entry may go to the destination, as far as that is known."""
         run, way = unread.run, self._way
         if run is None:
@@ -399,7 +399,7 @@ class Sender:
             way, run = self._lacks.way, self._lacks.of(run)
         return len(run.rows) > 0 and way.goes(run.topic, run.origin.path) is not None
 
-    def _leave_out(self, owed: Sequence[Unread], first: int, last: int) -> None:
+    def _leave_out(self, owed: Sequence[DamagedEntry], first: int, last: int) -> None:
         """Record the unreadable entries of a part of the log; the rest of it could be read."""
         arrears = self.arrears
         self.left_out += [one for one in owed if one.txid not in arrears.owed]
@@ -407,7 +407,7 @@ class Sender:
             arrears.settle(first, last)
             arrears.add((one.txid, one.run) for one in owed)
 
-    def _pull_late(self, now: int) -> Packed | None:
+    def _pull_late(self, now: int) -> PackedBatch | None:
         """Return owed entries that can be read again; see `pull`."""
         arrears = self.arrears
         for _ in range(_MOST_TRIED):
@@ -421,19 +421,19 @@ class Sender:
             if end < first:
                 arrears.tried(first)
                 continue
-            way = Way(self._routes, self._way.peer, returns=last <= self._returns_to)
+            way = LinkRoute(self._routes, self._way.peer, returns=last <= self._returns_to)
             passage = passage.up_to(end)
-            runs = (filtered(run, way) for run in passage.stretch().runs())
+            runs = (filter_batch(run, way) for run in passage.stretch().runs())
             going = {row[TXID] for run in runs for row in run.rows}
             passage = passage.pick(_places(passage, going))
             arrears.settle(first, end)
-            ways = Ways(passage.names, way, all_go=True)
-            batch = packed(first - 1, end, passage, ways, now)._replace(is_late=True)
+            ways = ForwardingTable(passage.names, way, all_go=True)
+            batch = pack_passage(first - 1, end, passage, ways, now)._replace(is_late=True)
             self._count(batch)
             return batch
         return None
 
-    def _take_note(self, batch: Packed) -> None:
+    def _take_note(self, batch: PackedBatch) -> None:
         under_way = self._under_way
         under_way.send({lane_of(origin.path) for _, origin in batch.names}, batch.upto)
         if self._lacks is not None:
@@ -444,7 +444,7 @@ class Sender:
         self._told = batch.upto
         self._count(batch)
 
-    def _count(self, batch: Packed) -> None:
+    def _count(self, batch: PackedBatch) -> None:
         """Charge a batch to the window."""
         size = len(batch.data) + 64 * batch.entries
         self.sent += batch.entries
@@ -459,8 +459,8 @@ class Sender:
         Raises:
             ProtocolError: it acknowledges entries that it cannot have.
         """
-        if self.state is not State.SENDING:
-            raise ProtocolError("acknowledges, and has been sent nothing")
+        if self.state is not SenderState.SENDING:
+            raise ReplicationProtocolError("acknowledges, and has been sent nothing")
         _check(ack, self._told)
         while self._batches and self._batches[0][0] <= ack.stored:
             self._bytes -= self._batches.popleft()[1]
@@ -470,7 +470,7 @@ class Sender:
     def _find_out(self) -> None:
         """Set `resynchronized` if the destination has the log as it was when the link came up."""
         if (
-            self.state is State.SENDING
+            self.state is SenderState.SENDING
             and self._lacks is None
             and self._looked_at >= self._goal
             and (not self._batches or self.stored >= self._goal)
@@ -494,7 +494,7 @@ class Sender:
 
         Instances behind the destination may not have it; `settled` waits for these, too.
         """
-        is_all_stored = self.state is State.SENDING and not self._batches
+        is_all_stored = self.state is SenderState.SENDING and not self._batches
         return max(self.stored, self._looked_at if is_all_stored else self.settled)
 
     @property
@@ -502,7 +502,7 @@ class Sender:
         """Bytes sent on this connection that the destination has not acknowledged as stored."""
         return self._bytes
 
-    def has(self, last: int, kinds: Collection[Kept]) -> bool:
+    def has(self, last: int, kinds: Collection[EntryRoutingKey]) -> bool:
         """Return whether the destination has all entries up to a txid that go there.
 
         Args:
@@ -515,11 +515,11 @@ class Sender:
             for kind in kinds
         )
 
-    def concerns(self, topic: Topic) -> bool:
+    def concerns(self, topic: JournalTopic) -> bool:
         """Return whether entries published here to a topic may go to the destination."""
         return self._way.goes(topic, "") is not None
 
-    def filters(self, topic: Topic, path: str) -> tuple[Filter, ...] | None:
+    def filters(self, topic: JournalTopic, path: str) -> tuple[RouteFilter, ...] | None:
         """Return the filters any of which a body has to match to go there.
 
         They are empty if all bodies go there, and None if none does. An entry that has passed
@@ -530,7 +530,7 @@ class Sender:
             path: the instances that it has passed through.
         """
         peer = "" if self.peer is None else self.peer.name
-        return Way(self._routes, peer, returns=True).goes(topic, path)
+        return LinkRoute(self._routes, peer, returns=True).goes(topic, path)
 
     def leads_to(self, instance: str) -> bool:
         """Return whether the peer, present or last, is the instance of that name."""
@@ -549,15 +549,15 @@ def _check(ack: Ack, most: int) -> None:
         ProtocolError: it is invalid.
     """
     if ack.stored > most:
-        raise ProtocolError(f"acknowledges entry {ack.stored}, and was sent none behind {most}")
+        raise ReplicationProtocolError(f"acknowledges entry {ack.stored}, and was sent none behind {most}")
     if any(one[0] >= other[0] for one, other in pairwise(ack.lanes)):
-        raise ProtocolError("acknowledges lanes that are in no order")
+        raise ReplicationProtocolError("acknowledges lanes that are in no order")
     if any(txid >= ack.stored for _, txid in ack.lanes):
-        raise ProtocolError("acknowledges what it has not stored")
+        raise ReplicationProtocolError("acknowledges what it has not stored")
 
 
-class _Difference:
-    """The entries that a destination lacks, according to its `Knowledge`.
+class _MissingEntries:
+    """The entries that a destination lacks, according to its `DedupState`.
 
     Args:
         peer: the connected instance.
@@ -565,12 +565,12 @@ class _Difference:
         way: the entries that go there, including those that passed through it.
     """
 
-    def __init__(self, peer: Peer, known: Known, way: Way) -> None:
+    def __init__(self, peer: PeerInstance, known: DedupWindow, way: LinkRoute) -> None:
         self.way = way
         self._peer = peer
         self._known = known
 
-    def of(self, run: Run) -> Run:
+    def of(self, run: EntryBatch) -> EntryBatch:
         """Return the entries of a run that it lacks."""
         rows, peer = run.rows, self._peer
         places: Sequence[int] = range(len(rows))
@@ -581,19 +581,19 @@ class _Difference:
                 place
                 for place in places
                 if rows[place][SEQUENCE] < peer.began
-                or not was_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
+                or not is_identity_made_by(peer.name, rows[place][CLIENT], rows[place][SOURCE_TXID])
                 or not has_recorded(peer.runs, rows[place][CLIENT], rows[place][SEQUENCE])
             ]
         if not places:
             return run.pick(())
         chosen: list[int] = []
-        for client, indexes in by_client(compact([rows[place][CLIENT] for place in places])):
-            sequences = compact([rows[places[index]][SEQUENCE] for index in indexes])
+        for client, indexes in by_client(compact_column([rows[place][CLIENT] for place in places])):
+            sequences = compact_column([rows[places[index]][SEQUENCE] for index in indexes])
             new = self._known.unknown(client, sequences)
             chosen += [places[indexes[position]] for position in new]
         return run if len(chosen) == len(rows) else run.pick(sorted(chosen))
 
 
-def _places(passage: Passage, txids: Container[int]) -> list[int]:
+def _places(passage: RawEntryRange, txids: Container[int]) -> list[int]:
     """Return the positions of the entries with these txids."""
     return [place for place in range(len(passage)) if passage.txid(place) in txids]

@@ -3,7 +3,7 @@
 A sender that meets a damaged entry stops in front of it, for it may be repaired within a moment. If
 no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
 `Sender.look_again`), and the sender goes on behind it. Before that it tells the destination which
-entries it has skipped (`Owed`). The destination keeps that list with its position in the source's
+entries it has skipped (`SkippedRanges`). The destination keeps that list with its position in the source's
 log, and returns it when it asks to resume: so the list lives as long as the position. The
 destination also notes which messages it lacks (`lost`). Should the entry be repaired later, it is
 sent late.
@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from server.replication.core.frames import Owed
+from server.replication.core.frames import SkippedRanges
 from server.replication.core.lost_sequences import mark_of
-from server.storage.journal import Run
+from server.storage.journal import EntryBatch
 from server.util.ranges import Ranges
 
-MOST_OWED: Final = 4096
+MAX_SKIPPED_ENTRIES: Final = 4096
 """Ranges of entries that are remembered; beyond that, the oldest are forgotten."""
 
 
-class Arrears:
+class SkippedEntries:
     """The entries that one destination is owed.
 
     Attributes:
@@ -48,7 +48,7 @@ class Arrears:
         self.is_news = False
         self._lost, self._unknown = [], 0
 
-    def add(self, left_out: Iterable[tuple[int, Run | None]]) -> None:
+    def add(self, left_out: Iterable[tuple[int, EntryBatch | None]]) -> None:
         """Add entries that are skipped.
 
         Args:
@@ -61,7 +61,7 @@ class Arrears:
                 mark = mark_of(run)
                 self._lost += () if mark is None else (mark,)
             self.owed.add(txid, txid)
-        while len(self.owed) > MOST_OWED:
+        while len(self.owed) > MAX_SKIPPED_ENTRIES:
             self.owed.forget_first()
         self.is_news = True
 
@@ -73,12 +73,12 @@ class Arrears:
         self.owed.remove(first, last)
         self._ready.remove(first, last)
 
-    def frame(self) -> Owed:
+    def frame(self) -> SkippedRanges:
         """Return the frame with all owed entries, for the destination."""
         self.is_news = False
         lost, unknown = self._lost, self._unknown
         self._lost, self._unknown = [], 0
-        return Owed([*self.owed], lost, unknown)
+        return SkippedRanges([*self.owed], lost, unknown)
 
     # Entries that may have been repaired.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HIGHEST_PORT: Final = 65_535
 
 
-class AdminInterface(NamedTuple):
+class AdminLocation(NamedTuple):
     """The location of an admin interface; the address is empty if unknown.
 
     Attributes:
@@ -33,10 +33,10 @@ class AdminInterface(NamedTuple):
     scheme: str = ""
 
 
-NOWHERE: Final = AdminInterface()
+NO_ADMIN_LOCATION: Final = AdminLocation()
 
 
-def admin_interface(address: str, *, is_secure: bool) -> AdminInterface:
+def parse_admin_location(address: str, *, is_secure: bool) -> AdminLocation:
     """Return the admin interface that an instance reports, if the address is valid.
 
     Args:
@@ -46,42 +46,42 @@ def admin_interface(address: str, *, is_secure: bool) -> AdminInterface:
     try:
         _, where = parse_external_address(address)
     except UnitError:
-        return NOWHERE
-    return AdminInterface(where, "https" if is_secure else "http")
+        return NO_ADMIN_LOCATION
+    return AdminLocation(where, "https" if is_secure else "http")
 
 
-def said(description: InstanceDescription) -> AdminInterface:
+def reported_admin_location(description: InstanceDescription) -> AdminLocation:
     """Return the admin interface that an instance reports, if the report is complete."""
     admin = description.admin
     if admin is None or not 0 < admin.port <= _HIGHEST_PORT:
-        return NOWHERE
+        return NO_ADMIN_LOCATION
     if admin.external:
-        return admin_interface(admin.external, is_secure=admin.is_secure)
+        return parse_admin_location(admin.external, is_secure=admin.is_secure)
     if admin.host is None or _is_any(admin.host) or _is_local(admin.host):
-        return NOWHERE
-    return admin_interface(_joined(admin.host, admin.port), is_secure=admin.is_secure)
+        return NO_ADMIN_LOCATION
+    return parse_admin_location(_joined(admin.host, admin.port), is_secure=admin.is_secure)
 
 
-def seen(description: InstanceDescription, host: str) -> AdminInterface:
+def peer_admin_location(description: InstanceDescription, host: str) -> AdminLocation:
     """Return the admin interface of an instance that this instance has a link with.
 
     Args:
         description: the description that it has sent.
         host: the host where it has been reached, or from which it has connected.
     """
-    told, admin = said(description), description.admin
+    told, admin = reported_admin_location(description), description.admin
     if told.address or admin is None or admin.external or not 0 < admin.port <= _HIGHEST_PORT:
         return told
     if admin.host is not None and _is_local(admin.host) and not _is_local(host):
-        return NOWHERE  # reachable only from its own machine
+        return NO_ADMIN_LOCATION  # reachable only from its own machine
     if admin.host is not None and not _is_any(admin.host) and not _is_local(admin.host):
-        return NOWHERE  # the reported address is invalid
-    return admin_interface(_joined(host, admin.port), is_secure=admin.is_secure)
+        return NO_ADMIN_LOCATION  # the reported address is invalid
+    return parse_admin_location(_joined(host, admin.port), is_secure=admin.is_secure)
 
 
-def best(found: Iterable[AdminInterface]) -> AdminInterface:
+def best_admin_location(found: Iterable[AdminLocation]) -> AdminLocation:
     """Return the most widely reachable of several interfaces: not a loopback one if possible."""
-    other = NOWHERE
+    other = NO_ADMIN_LOCATION
     for one in found:
         if one.address and not _is_local(host_of(one.address)):
             return one

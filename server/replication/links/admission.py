@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
     from server.replication.core import Hello
-    from server.security.deferred import Later
-    from server.storage.journal import Topic
+    from server.security.deferred import AnswerOrFuture
+    from server.storage.journal import JournalTopic
 
 
-class Gate(Protocol):
+class LinkAdmission(Protocol):
     """The transport that accepted a connection, as the link over it sees it.
 
     An instance is *proven* if its user has been authenticated and its claimed name is verified: by
@@ -26,13 +26,13 @@ class Gate(Protocol):
     def is_proven(self) -> bool:
         """True if the claimed name of the instance is verified."""
 
-    def admit(self, hello: Hello) -> Later[str | None]:
+    def admit(self, hello: Hello) -> AnswerOrFuture[str | None]:
         """Return the reason not to admit an instance; None to admit it. May take a while."""
 
-    def judge(self, topic: Topic) -> str | None:
+    def judge(self, topic: JournalTopic) -> str | None:
         """Return the reason not to record entries of a topic, which is audited; None if allowed."""
 
-    def may_replicate(self, topic: Topic) -> bool:
+    def may_replicate(self, topic: JournalTopic) -> bool:
         """Return whether the user may replicate a topic to this instance."""
 
     def falls_short(self, destination: DestinationSpec) -> str | None:

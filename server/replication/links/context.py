@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from server.replication.links.registry import Peer
-    from server.storage.journal import Journal, Topic
-    from server.topics.transaction_log import Mender
+    from server.replication.links.registry import LinkPeer
+    from server.storage.journal import Journal, JournalTopic
+    from server.topics.transaction_log import LogRepair
 
 _T = TypeVar("_T")
 
 
-class Neighbours(Protocol):
+class PeerLinks(Protocol):
     """The links of the instance, reduced to the methods needed here."""
 
     @property
-    def peers(self) -> Mapping[str, Peer]:
+    def peers(self) -> Mapping[str, LinkPeer]:
         """The instances that this instance has links with, by name."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -26,24 +26,24 @@ class Neighbours(Protocol):
     def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
         """Register a callback for messages about a subject: it gets the sender and the body."""
 
-    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
         """Return whether an instance may receive an entry of the log."""
 
-    def refuse(self, peer: str, topic: Topic) -> None:
+    def refuse(self, peer: str, topic: JournalTopic) -> None:
         """Log and audit that an instance has asked for a message that it is not entitled to."""
 
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Send a message to an instance that there is a link with; it may be lost."""
 
 
-class TransactionLog(Protocol):
+class RepairLog(Protocol):
     """The transaction log, reduced to the methods needed here."""
 
     @property
     def journal(self) -> Journal:
         """The journal."""
 
-    def use_mender(self, mender: Mender) -> None:
+    def use_mender(self, mender: LogRepair) -> None:
         """Register the object to notify of damaged entries."""
 
     def when_durable(self, then: Callable[[], None]) -> None:

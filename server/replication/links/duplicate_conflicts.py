@@ -15,14 +15,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.replication.core import Conflict
+    from server.replication.core import DuplicateConflict
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-SAY_AGAIN_SECONDS: Final = 60.0
+CONFLICT_LOG_INTERVAL_S: Final = 60.0
 """Interval at which the number of further conflicts is logged."""
 
-MOST_PUBLISHERS: Final = 1000
+MAX_LOGGED_PUBLISHERS: Final = 1000
 """Publishers counted separately; those beyond that share one count for each source."""
 
 
@@ -32,10 +32,10 @@ class _Count:
 
     since: float
     count: int = 0
-    last: Conflict | None = None
+    last: DuplicateConflict | None = None
 
 
-class Conflicts:
+class DuplicateConflictLog:
     """Counts conflicts, and logs them, rate-limited.
 
     Args:
@@ -46,13 +46,13 @@ class Conflicts:
         count: total number of conflicts.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, clock: Clock, log: ServerLog) -> None:
         self.count = 0
         self._clock: Final = clock
         self._log: Final = log
         self._counts: dict[tuple[str, int], _Count] = {}
 
-    def note(self, source: str, conflicts: Sequence[Conflict]) -> None:
+    def note(self, source: str, conflicts: Sequence[DuplicateConflict]) -> None:
         """Note messages that were not recorded, because others have the same bookmarks.
 
         Args:
@@ -62,7 +62,7 @@ class Conflicts:
         self.count += len(conflicts)
         for conflict in conflicts:
             key = source, conflict.client
-            if len(self._counts) >= MOST_PUBLISHERS and key not in self._counts:
+            if len(self._counts) >= MAX_LOGGED_PUBLISHERS and key not in self._counts:
                 key = source, 0
             known = self._counts.get(key)
             if known is None:
@@ -71,7 +71,7 @@ class Conflicts:
                 known.count += 1
                 known.last = conflict
 
-    def _begin(self, key: tuple[str, int], conflict: Conflict) -> None:
+    def _begin(self, key: tuple[str, int], conflict: DuplicateConflict) -> None:
         self._counts[key] = _Count(self._clock.steady())
         self._log.emit(
             "1E-0006",
@@ -80,7 +80,7 @@ class Conflicts:
             identity=conflict.client,
             sequence=conflict.sequence,
         )
-        self._clock.call_later(SAY_AGAIN_SECONDS, lambda: self._go_on(key))
+        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._go_on(key))
 
     def _go_on(self, key: tuple[str, int]) -> None:
         """Log the number of further conflicts; if there are none, the next one is logged anew."""
@@ -98,4 +98,4 @@ class Conflicts:
             sequence=known.last.sequence,
             age=timedelta(seconds=max(int(now - known.since), 0)),
         )
-        self._clock.call_later(SAY_AGAIN_SECONDS, lambda: self._go_on(key))
+        self._clock.call_later(CONFLICT_LOG_INTERVAL_S, lambda: self._go_on(key))

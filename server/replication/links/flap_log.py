@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-MOST_ENTRIES: Final = 20
-"""Log entries about one direction of a link in `SUM_UP_SECONDS`; others are summed up."""
+MAX_FLAP_ENTRIES: Final = 20
+"""Log entries about one direction of a link in `FLAP_SUMMARY_INTERVAL_S`; others are summed up."""
 
-SUM_UP_SECONDS: Final = 60.0
+FLAP_SUMMARY_INTERVAL_S: Final = 60.0
 
 _MOST_CLIENTS: Final = 1000
 _ENDED: Final = "1F-0008"
@@ -42,7 +42,7 @@ class _Window:
     is_up: bool = False
 
 
-class Comings:
+class LinkFlapLog:
     """Logs events of links.
 
     Args:
@@ -50,7 +50,7 @@ class Comings:
         log: the event log.
     """
 
-    def __init__(self, clock: Clock, log: Log) -> None:
+    def __init__(self, clock: Clock, log: ServerLog) -> None:
         self._clock: Final = clock
         self._log: Final = log
         self._windows: dict[str, _Window] = {}
@@ -68,17 +68,17 @@ class Comings:
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = _Window(self._clock.steady())
-            self._clock.call_later(SUM_UP_SECONDS, lambda: self._sum_up(key))
+            self._clock.call_later(FLAP_SUMMARY_INTERVAL_S, lambda: self._sum_up(key))
         window.entries += 1
         window.ended += message == _ENDED
         window.is_up = message != _ENDED
-        if window.entries <= MOST_ENTRIES:
+        if window.entries <= MAX_FLAP_ENTRIES:
             self._log.emit(message, client=client)
 
     def _sum_up(self, client: str) -> None:
         """Log the number of suppressed entries at the end of the window."""
         window = self._windows.pop(client)
-        if window.entries > MOST_ENTRIES:
+        if window.entries > MAX_FLAP_ENTRIES:
             self._log.emit(
                 "1E-0033",
                 client=client,

@@ -17,51 +17,51 @@ import msgspec
 from msgspec.structs import replace
 
 from config_schema.regex import matches
-from config_schema.selection import Selection
-from config_schema.topology import Finding, InstanceDescription, check_link
+from config_schema.selection import TopicPattern
+from config_schema.topology import TopologyFinding, InstanceDescription, check_link
 from config_schema.topology.routes import meets
-from server.replication.links.introduction import Introduction
-from server.storage.journal import Topic
-from server.util.msgpack_errors import MALFORMED
+from server.replication.links.introduction import PeerIntroduction
+from server.storage.journal import JournalTopic
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
-    from config_schema.topology.description import Destination, SowTopic
+    from config_schema.topology.description import Destination, SowDescription
     from server.replication.core import Hello
-    from server.replication.links.admission import Gate
-    from server.replication.links.replication_state import OwnDestination
+    from server.replication.links.admission import LinkAdmission
+    from server.replication.links.replication_state import ReplicationDestination
 
 
-MOST_IN_NAME: Final = 255
+MAX_INSTANCE_NAME_LENGTH: Final = 255
 """Characters of the Name or Group of an instance."""
 
 _MOST_SHOWN: Final = 40
-_DECODER: Final = msgspec.msgpack.Decoder(Introduction)
+_DECODER: Final = msgspec.msgpack.Decoder(PeerIntroduction)
 
 
-class GreetingError(Exception):
+class PeerDescriptionError(Exception):
     """A description that a peer has sent of itself makes no sense; the text gives the reason."""
 
 
-def described(hello: Hello) -> Introduction:
+def read_description(hello: Hello) -> PeerIntroduction:
     """Return the configuration that an instance has sent with its `Hello`.
 
     Raises:
         GreetingError: there is none, or it is not of this instance; or its name cannot be recorded
             with each message.
     """
-    if max(len(hello.instance), len(hello.group)) > MOST_IN_NAME:
-        raise GreetingError(
-            f"the Name or Group of {hello.instance[:_MOST_SHOWN]}... has more than {MOST_IN_NAME} "
+    if max(len(hello.instance), len(hello.group)) > MAX_INSTANCE_NAME_LENGTH:
+        raise PeerDescriptionError(
+            f"the Name or Group of {hello.instance[:_MOST_SHOWN]}... has more than {MAX_INSTANCE_NAME_LENGTH} "
             "characters"
         )
     try:
         description = _DECODER.decode(hello.description)
-    except MALFORMED as problem:
-        raise GreetingError(
+    except MSGPACK_ERRORS as problem:
+        raise PeerDescriptionError(
             f"what {hello.instance} says of its configuration cannot be read: {problem}"
         ) from problem
     if (description.name, description.group) != (hello.instance, hello.group):
-        raise GreetingError(
+        raise PeerDescriptionError(
             f"{hello.instance} of the group {hello.group} describes itself as "
             f"{description.name} of the group {description.group}"
         )
@@ -86,8 +86,8 @@ def _strip_paths(value: object) -> None:
             _strip_paths(one)
 
 
-def told_to(
-    own: Introduction, theirs: InstanceDescription, destination: str | None, gate: Gate
+def description_for_peer(
+    own: PeerIntroduction, theirs: InstanceDescription, destination: str | None, gate: LinkAdmission
 ) -> bytes:
     """Return the description of this instance for an instance that has connected.
 
@@ -100,7 +100,7 @@ def told_to(
         destination: the Destination that the other one is; None if it is none.
         gate: the gate of the connection.
     """
-    shared = _Shared(own, theirs, destination, gate)
+    shared = _SharedTopics(own, theirs, destination, gate)
     destinations = [
         replace(
             one,
@@ -120,7 +120,7 @@ def told_to(
     return msgspec.msgpack.encode(told)
 
 
-class _Shared:
+class _SharedTopics:
     """Decides which topics a connected instance may learn of.
 
     Args:
@@ -135,7 +135,7 @@ class _Shared:
         own: InstanceDescription,
         theirs: InstanceDescription,
         destination: str | None,
-        gate: Gate,
+        gate: LinkAdmission,
     ) -> None:
         self._sent = {
             topic.selection
@@ -152,7 +152,7 @@ class _Shared:
         self._expressions = [one for one in self._named if one.is_expression]
         self._gate = gate
 
-    def has(self, selection: Selection) -> bool:
+    def has(self, selection: TopicPattern) -> bool:
         """Return whether the other instance may learn of the topic or topics of a selection.
 
         Names may be in the thousands, so they are looked up; expressions are few.
@@ -164,10 +164,10 @@ class _Shared:
         if selection.is_expression and any(map(selection.includes, (*self._named, *self._sent))):
             return True
         is_meant = any(one.overlaps(selection) for one in self._expressions)
-        topic = Topic(selection.message_type, selection.name)
+        topic = JournalTopic(selection.message_type, selection.name)
         return is_meant and self._gate.may_replicate(topic)
 
-    def has_stored(self, topic: SowTopic) -> bool:
+    def has_stored(self, topic: SowDescription) -> bool:
         """Return whether the other instance may learn of a definition of the SOW section."""
         pattern = topic.pattern
         return self.has(topic.selection) or (
@@ -179,7 +179,7 @@ class _Shared:
 def destination_of(
     own: InstanceDescription,
     theirs: InstanceDescription,
-    destinations: Iterable[OwnDestination],
+    destinations: Iterable[ReplicationDestination],
 ) -> str | None:
     """Return the name of the destination that a connected instance is; None if it is none.
 
@@ -212,7 +212,7 @@ def destination_of(
 
 def validate(
     own: InstanceDescription, destination: str, theirs: InstanceDescription
-) -> Sequence[Finding]:
+) -> Sequence[TopologyFinding]:
     """Return the validation errors that prevent replication to a destination."""
     found = check_link(own, _find(own, destination), theirs)
     return [one for one in found if one.is_error]
@@ -222,7 +222,7 @@ def _find(own: InstanceDescription, name: str) -> Destination:
     return next(one for one in own.destinations if one.name == name)
 
 
-def failed(findings: Sequence[Finding], source: str, destination: str) -> str:
+def failed(findings: Sequence[TopologyFinding], source: str, destination: str) -> str:
     """Return the reason why two instances do not replicate, in one sentence."""
     first = findings[0].problem
     more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from server.replication.links.interfaces import NEVER, RETRY_SECONDS
-from server.replication.links.link_events import LinkEvent, Way
+from server.replication.links.link_events import LinkEvent, LinkDirection
 
 if TYPE_CHECKING:
-    from server.replication.core import Batch, Begin, Branch, Owed, Peer, Taken
-    from server.replication.links.interfaces import Line
+    from server.replication.core import ReplicationBatch, PositionRequest, LogBranch, SkippedRanges, PeerInstance, BatchCounts
+    from server.replication.links.interfaces import LinkContext
 
 _LOOK_SECONDS: Final = 0.001
 """Least interval between checks for entries to acknowledge."""
@@ -28,7 +28,7 @@ _MOST_CLIENT: Final = 1024
 _MICROSECONDS: Final = 1_000_000
 
 
-class Inward:
+class InboundReplication:
     """The receiving direction of a link. Constructing it starts it.
 
     Args:
@@ -43,12 +43,12 @@ class Inward:
 
     def __init__(
         self,
-        line: Line,
-        peer: Peer,
-        frame: Begin,
+        line: LinkContext,
+        peer: PeerInstance,
+        frame: PositionRequest,
         address: str,
         transport: str,
-        branch: Branch,
+        branch: LogBranch,
         *,
         tells_all: bool,
     ) -> None:
@@ -57,7 +57,7 @@ class Inward:
         client = frame.client
         if not client.startswith(f"{peer.name}!") or len(client) > _MOST_CLIENT:
             client = f"{peer.name}!{replication.instance}"
-        self._way: Final = Way(client, peer.name, peer.group, address, transport)
+        self._way: Final = LinkDirection(client, peer.name, peer.group, address, transport)
         self._interval: Final = frame.ack_interval / _MICROSECONDS
         self._acked = self._looked = NEVER
         self._unacknowledged = 0
@@ -86,7 +86,7 @@ class Inward:
         """True if the log has not accepted all of a batch: `go_on` must be called before `take`."""
         return self._receiver.is_stalled
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: ReplicationBatch) -> None:
         """Append a batch to the log.
 
         Raises:
@@ -96,7 +96,7 @@ class Inward:
         self._line.replication.received.add(batch.entries, batch.size)
         self._note(self._receiver.take(batch))
 
-    def owe(self, frame: Owed) -> None:
+    def owe(self, frame: SkippedRanges) -> None:
         """Record the entries that the source has left out.
 
         Raises:
@@ -112,14 +112,14 @@ class Inward:
             return False
         return True
 
-    def _note(self, taken: Taken) -> None:
+    def _note(self, taken: BatchCounts) -> None:
         if taken.conflicts:
             self._line.conflicts.note(self._way.peer, taken.conflicts)
 
     # Sent frames.
 
     def give(self) -> bool:
-        """Send the next answer to the source's `Begin`, and return whether there was one."""
+        """Send the next answer to the source's `PositionRequest`, and return whether there was one."""
         answer = self._answer
         if answer is None:
             return False

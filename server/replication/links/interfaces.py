@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from server.replication.core import Sent
-    from server.replication.links.duplicate_conflicts import Conflicts
-    from server.replication.links.replication_state import Replication
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.replication.core import OutboundFrame
+    from server.replication.links.duplicate_conflicts import DuplicateConflictLog
+    from server.replication.links.replication_state import ReplicationState
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 RETRY_SECONDS: Final = 0.25
 """Delay before the log is tried again after it could not be read, or accepted nothing."""
@@ -19,7 +19,7 @@ NEVER: Final = float("-inf")
 """A time before all others."""
 
 
-class Turns(Protocol):
+class LinkScheduler(Protocol):
     """The scheduler of the engine's thread; see server/engine/scheduler.py."""
 
     @property
@@ -29,14 +29,14 @@ class Turns(Protocol):
     def left(self, now: float) -> float:
         """Return the seconds left of the current time slice."""
 
-    def serve(self, connection: Sliced, size: int, *, is_patient: bool = False) -> bool:
+    def serve(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
         """Run a time slice for bytes just read; return whether there is more to do, in turns."""
 
-    def queue(self, work: Sliced) -> None:
+    def queue(self, work: EngineTask) -> None:
         """Queue work to run in time slices, in turns with other work."""
 
 
-class Conduit(Protocol):
+class LinkConnection(Protocol):
     """The connection of a link."""
 
     @property
@@ -60,19 +60,19 @@ class Conduit(Protocol):
         """Close the connection when the data given to it have been sent, or soon."""
 
 
-class Line(Protocol):
+class LinkContext(Protocol):
     """A link, as either of its directions sees it."""
 
     @property
-    def replication(self) -> Replication:
+    def replication(self) -> ReplicationState:
         """The replication state of the instance."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The event log."""
 
     @property
-    def conflicts(self) -> Conflicts:
+    def conflicts(self) -> DuplicateConflictLog:
         """Logs pairs of messages that have the same bookmark."""
 
     @property
@@ -83,14 +83,14 @@ class Line(Protocol):
     def is_ready(self) -> bool:
         """True if the connection has sent nearly all data given to it."""
 
-    def send(self, frame: Sent, *, compress: bool = False) -> int:
+    def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
         """Send a frame, and return its size in bytes."""
 
     def go_on_in(self, seconds: float) -> None:
         """Schedule a step of the link after a delay at the latest."""
 
     def tell(self, message: str, client: str) -> None:
-        """Log an event of a direction of the link; see `Comings.tell`."""
+        """Log an event of a direction of the link; see `LinkFlapLog.tell`."""
 
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
         """Write an event log entry about the peer that may recur, rate-limited.

@@ -10,7 +10,7 @@ import msgspec
 from config_schema.topology import InstanceDescription
 
 
-class Introduction(InstanceDescription, frozen=True):
+class PeerIntroduction(InstanceDescription, frozen=True):
     """The description of an instance that is sent when a link begins.
 
     Attributes:

@@ -12,19 +12,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.replication.core import Waiting
-    from server.replication.links.replication_state import Replication
+    from server.replication.core import DestinationLag
+    from server.replication.links.replication_state import ReplicationState
     from server.util.clock import Clock, ElapsedMicroseconds
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-LATE_SECONDS: Final = 5.0
+LAG_WARNING_SECONDS: Final = 5.0
 """Age of an unacknowledged entry from which on the wait is logged."""
 
 _LOOK_SECONDS: Final = 1.0
 _MICROSECONDS: Final = 1_000_000
 
 
-class Lateness:
+class ReplicationLagMonitor:
     """Checks once a second for entries that have waited for long.
 
     Args:
@@ -33,7 +33,7 @@ class Lateness:
         log: the event log.
     """
 
-    def __init__(self, replication: Replication, clock: Clock, log: Log) -> None:
+    def __init__(self, replication: ReplicationState, clock: Clock, log: ServerLog) -> None:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
@@ -69,15 +69,15 @@ class Lateness:
             if one.destination in waited_for
         }
         for name, one in waiting.items():
-            if name not in self._said and self._age(one.since) >= LATE_SECONDS:
+            if name not in self._said and self._age(one.since) >= LAG_WARNING_SECONDS:
                 self._said[name] = one.since
                 self._say(one)
         for name in list(self._said):
             now = waiting.get(name)
-            if now is None or self._age(now.since) < LATE_SECONDS:
+            if now is None or self._age(now.since) < LAG_WARNING_SECONDS:
                 self._say_over(name, self._said.pop(name), is_waited_for=name in waited_for)
 
-    def _say(self, one: Waiting) -> None:
+    def _say(self, one: DestinationLag) -> None:
         is_connected = self._replication.destinations[one.destination].is_connected
         self._log.emit(
             "1E-0011",

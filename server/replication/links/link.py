@@ -4,7 +4,7 @@
     the one that accepts:          <- Hello, Begin      <- Resume, Knowledge      <- Ack
 
 The connecting instance speaks first, so that the accepting one discloses nothing before it knows
-the peer. Each direction begins with the `Begin` of the source. `Begin` also carries the name that
+the peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also carries the name that
 both ends use for that direction, and the interval at which the source wants acks.
 
 Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
@@ -25,99 +25,99 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.replication.core import (
-    MOST_BEFORE_HELLO,
-    MOST_IN_FRAME,
+    MAX_FRAME_SIZE_BEFORE_HELLO,
+    MAX_FRAME_SIZE,
     Ack,
-    Batch,
-    Beat,
-    Begin,
-    Branch,
-    Frame,
-    FrameError,
-    FrameReader,
+    ReplicationBatch,
+    HeartbeatFrame,
+    PositionRequest,
+    LogBranch,
+    InboundFrame,
+    ReplicationFrameError,
+    ReplicationFrameReader,
     Hello,
-    Knowledge,
-    Owed,
-    ProtocolError,
-    Refused,
-    Resume,
-    Sent,
-    encoded,
+    DedupState,
+    SkippedRanges,
+    ReplicationProtocolError,
+    HelloRefusal,
+    PositionResponse,
+    OutboundFrame,
+    encode_pieces,
     peer_of,
 )
-from server.replication.core.frames import Word
-from server.replication.links.admin_addresses import NOWHERE, AdminInterface, host_of, seen
-from server.replication.links.inbound import Inward
+from server.replication.core.frames import PeerMessage
+from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation, host_of, peer_admin_location
+from server.replication.links.inbound import InboundReplication
 from server.replication.links.interfaces import NEVER
-from server.replication.links.outbound import Outward
-from server.security.deferred import when_decided
-from server.storage.journal import Topic
+from server.replication.links.outbound import OutboundReplication
+from server.security.deferred import on_answer
+from server.storage.journal import JournalTopic
 
 if TYPE_CHECKING:
-    from server.replication.core import Peer, Receiver
-    from server.replication.links.admission import Gate
-    from server.replication.links.duplicate_conflicts import Conflicts
-    from server.replication.links.flap_log import Comings
-    from server.replication.links.interfaces import Conduit, Turns
-    from server.replication.links.introduction import Introduction
-    from server.replication.links.replication_state import Replication
-    from server.util.log_protocol import Log
+    from server.replication.core import PeerInstance, ReplicationReceiver
+    from server.replication.links.admission import LinkAdmission
+    from server.replication.links.duplicate_conflicts import DuplicateConflictLog
+    from server.replication.links.flap_log import LinkFlapLog
+    from server.replication.links.interfaces import LinkConnection, LinkScheduler
+    from server.replication.links.introduction import PeerIntroduction
+    from server.replication.links.replication_state import ReplicationState
+    from server.util.log_protocol import ServerLog
 
-BEAT_SECONDS: Final = 1.0
+HEARTBEAT_INTERVAL_S: Final = 1.0
 """Interval of the heartbeats that each end sends."""
 
-SILENCE_SECONDS: Final = 10.0
+HEARTBEAT_TIMEOUT_S: Final = 10.0
 """Silence after which the peer is considered gone."""
 
-GREETING_SECONDS: Final = 10.0
+LINK_HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout for the peer to identify itself."""
 
 _MOST_HELD: Final = 1 << 20
 """Bytes received and waiting for a time slice, above which reading pauses."""
 
 _MOST_WORDS: Final = 256
-"""Messages (`Word`) that may wait for the connection; further ones are dropped."""
+"""Messages (`PeerMessage`) that may wait for the connection; further ones are dropped."""
 
 
-class Host(Protocol):
+class LinkOwner(Protocol):
     """The owner of the links of an instance, as a link sees it."""
 
     @property
-    def replication(self) -> Replication:
+    def replication(self) -> ReplicationState:
         """The replication state of the instance."""
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> LinkScheduler:
         """The scheduler of the engine's thread."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The event log."""
 
     @property
-    def conflicts(self) -> Conflicts:
+    def conflicts(self) -> DuplicateConflictLog:
         """Logs pairs of messages that have the same bookmark."""
 
     @property
-    def comings(self) -> Comings:
+    def comings(self) -> LinkFlapLog:
         """Logs links going up and down."""
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call `then` once after a delay, and return a function that cancels it."""
 
-    def meet(self, link: Link, hello: Hello) -> None:
+    def meet(self, link: ReplicationLink, hello: Hello) -> None:
         """Handle the `Hello` of the peer."""
 
-    def take_up(self, link: Link) -> bool:
+    def take_up(self, link: ReplicationLink) -> bool:
         """Open a reserved link that the peer now uses, if possible; return whether it opened."""
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: ReplicationLink) -> None:
         """Note that a link is closed."""
 
-    def hear(self, link: Link, word: Word) -> None:
-        """Handle a message (`Word`) of the peer."""
+    def hear(self, link: ReplicationLink, word: PeerMessage) -> None:
+        """Handle a message (`PeerMessage`) of the peer."""
 
-    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+    def tell_another(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
         """Report that the instance of this name has another transaction log than before.
 
         Args:
@@ -137,7 +137,7 @@ class Host(Protocol):
         """
 
 
-class Stage(Enum):
+class LinkStage(Enum):
     """The state of a link."""
 
     GREETING = "greeting"
@@ -158,7 +158,7 @@ class Shortfall(NamedTuple):
     reason: str
 
 
-class Link:
+class ReplicationLink:
     """One link.
 
     Args:
@@ -179,7 +179,7 @@ class Link:
         shortfall: the reason why the link does not serve the destination that the peer is; None if
             it does, or if the peer is no destination.
         stage: the state of the link.
-        greeted: time of sending our `Hello`, as `Turns.elapsed` gives it.
+        greeted: time of sending our `Hello`, as `LinkScheduler.elapsed` gives it.
         hello: the `Hello` of the peer.
         description: the configuration that the peer has sent.
         log_before: the identity of the log that the instance of this name had before, until that
@@ -188,13 +188,13 @@ class Link:
 
     def __init__(
         self,
-        host: Host,
-        conduit: Conduit,
+        host: LinkOwner,
+        conduit: LinkConnection,
         transport: str,
         *,
         destination: str | None = None,
         reached_at: str = "",
-        gate: Gate | None = None,
+        gate: LinkAdmission | None = None,
         outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.conduit: Final = conduit
@@ -202,18 +202,18 @@ class Link:
         self.gate: Final = gate
         self.destination = destination
         self.shortfall: Shortfall | None = None
-        self.stage = Stage.GREETING
+        self.stage = LinkStage.GREETING
         self.hello: Hello | None = None
-        self.description: Introduction | None = None
+        self.description: PeerIntroduction | None = None
         self.log_before: str | None = None
         self._host = host
         self._transport = transport
         self._reached_at: Final = reached_at
         self._outcome: Callable[[bool], None] | None = outcome
-        self._reader = FrameReader(MOST_BEFORE_HELLO)
+        self._reader = ReplicationFrameReader(MAX_FRAME_SIZE_BEFORE_HELLO)
         self._begun = self._heard = self.greeted = self.elapsed()
-        self._outward: Outward | None = None
-        self._inward: Inward | None = None
+        self._outward: OutboundReplication | None = None
+        self._inward: InboundReplication | None = None
         self._is_queued = False
         self._is_woken = False  # during the current step
         self._is_deciding = False  # the gate is deciding whether to admit the peer
@@ -225,8 +225,8 @@ class Link:
     # Events of the connection.
 
     def feed(self, data: bytes) -> None:
-        """Buffer bytes received over the connection; see `Intake.feed`."""
-        if self.stage is Stage.CLOSED:
+        """Buffer bytes received over the connection; see `SessionInput.feed`."""
+        if self.stage is LinkStage.CLOSED:
             return
         self._heard = self.elapsed()
         self._reader.feed(data)
@@ -241,7 +241,7 @@ class Link:
 
     def lost(self) -> None:
         """Note that the connection is lost."""
-        if self.stage is Stage.GREETING and self.is_ours:
+        if self.stage is LinkStage.GREETING and self.is_ours:
             self._give_up("1E-0004", "the connection was closed before anything was said")
         self.close()
 
@@ -263,11 +263,11 @@ class Link:
         return self.hello
 
     @property
-    def admin(self) -> AdminInterface:
+    def admin(self) -> AdminLocation:
         """Address of the peer's admin interface, as far as its `Hello` has given it."""
         if self.description is None:
-            return NOWHERE
-        return seen(self.description, self._reached_at or host_of(self.conduit.address))
+            return NO_ADMIN_LOCATION
+        return peer_admin_location(self.description, self._reached_at or host_of(self.conduit.address))
 
     @property
     def is_proven(self) -> bool:
@@ -291,23 +291,23 @@ class Link:
 
     def reserve(self) -> None:
         """Hold the link in reserve: there is another one, and the peer decides between them."""
-        self.stage = Stage.SPARE
+        self.stage = LinkStage.SPARE
 
     def open(self) -> None:
         """Open the link: both ends have identified each other."""
-        self.stage = Stage.OPEN
-        self._reader.most = MOST_IN_FRAME
+        self.stage = LinkStage.OPEN
+        self._reader.most = MAX_FRAME_SIZE
         self._settle(came_to_be=True)
         if self.destination is not None:
             own = self.replication.destinations[self.destination]
             own.admin, own.trouble = self.admin, ""
-            self._outward = Outward(self, own, self._peer, self.conduit.address, self._transport)
+            self._outward = OutboundReplication(self, own, self._peer, self.conduit.address, self._transport)
 
-    def say(self, word: Word) -> None:
+    def say(self, word: PeerMessage) -> None:
         """Send a message that is not part of the log; drop it if too many of them wait already."""
         if self.conduit.is_ready:
             self._words_waiting = 0
-        if self.stage is Stage.OPEN and self._words_waiting < _MOST_WORDS:
+        if self.stage is LinkStage.OPEN and self._words_waiting < _MOST_WORDS:
             self._words_waiting += 1
             self.send(word)
 
@@ -318,14 +318,14 @@ class Link:
             reason: text for operators; both ends log it.
         """
         self.complain("1E-0001", reason, reason=reason)
-        self.send(Refused(reason))
+        self.send(HelloRefusal(reason))
         self.close()
 
     def close(self) -> None:
         """Close the link; data already sent is flushed."""
-        if self.stage is Stage.CLOSED:
+        if self.stage is LinkStage.CLOSED:
             return
-        self.stage = Stage.CLOSED
+        self.stage = LinkStage.CLOSED
         if self._cancel_timer is not None:
             self._cancel_timer()
         directions = [one for one in (self._outward, self._inward) if one is not None]
@@ -343,24 +343,24 @@ class Link:
             outcome(came_to_be)
 
     @property
-    def _peer(self) -> Peer:
+    def _peer(self) -> PeerInstance:
         runs = () if self.description is None else self.description.runs
         return peer_of(self.met)._replace(runs=runs)
 
     # Used by its directions; see `Line`.
 
     @property
-    def replication(self) -> Replication:
+    def replication(self) -> ReplicationState:
         """See `Line`."""
         return self._host.replication
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """See `Line`."""
         return self._host.log
 
     @property
-    def conflicts(self) -> Conflicts:
+    def conflicts(self) -> DuplicateConflictLog:
         """See `Line`."""
         return self._host.conflicts
 
@@ -374,9 +374,9 @@ class Link:
         """See `Line`."""
         return self.conduit.is_ready
 
-    def send(self, frame: Sent, *, compress: bool = False) -> int:
+    def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
         """See `Line`."""
-        data = encoded(frame, compress=compress)
+        data = encode_pieces(frame, compress=compress)
         self.conduit.send(*data)
         return sum(map(len, data))
 
@@ -429,52 +429,52 @@ class Link:
     def wake(self) -> None:
         """Schedule a step soon: there may be something to send or to acknowledge."""
         self._is_woken = True
-        if self.stage is Stage.OPEN and not self._is_queued:
+        if self.stage is LinkStage.OPEN and not self._is_queued:
             self._is_queued = True
             self._host.turns.queue(self)
 
     def tick(self, now: float, away: float) -> None:
-        """Check timeouts and send heartbeats; to be called about every `BEAT_SECONDS`.
+        """Check timeouts and send heartbeats; to be called about every `HEARTBEAT_INTERVAL_S`.
 
         Args:
-            now: the time by `Turns.elapsed`.
+            now: the time by `LinkScheduler.elapsed`.
             away: seconds for which this process was suspended, as far as is known.
         """
         self._heard += away
-        if self.stage in (Stage.GREETING, Stage.SPARE):
-            if now - self._begun - away > GREETING_SECONDS:
-                self._give_up("1E-0004", f"no greeting within {GREETING_SECONDS:.0f} seconds")
+        if self.stage in (LinkStage.GREETING, LinkStage.SPARE):
+            if now - self._begun - away > LINK_HANDSHAKE_TIMEOUT_S:
+                self._give_up("1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
             return
         if self._is_paused:
             self._heard = now
-        elif now - self._heard > SILENCE_SECONDS:
-            self._give_up("1E-0004", f"nothing has been heard for {SILENCE_SECONDS:.0f} seconds")
+        elif now - self._heard > HEARTBEAT_TIMEOUT_S:
+            self._give_up("1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds")
             return
         if self._outward is not None:
             self._outward.is_flushing = True
         if self.is_ready:
-            self.send(Beat())
+            self.send(HeartbeatFrame())
         self.wake()
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "" if self.hello is None else self.hello.instance, "replication"
 
     def step(self) -> bool:
-        """Receive and send until the time slice is used up; see `Sliced.step`."""
+        """Receive and send until the time slice is used up; see `EngineTask.step`."""
         self._is_queued = True  # running counts as queued: `wake` must not queue it a second time
         self._is_woken = False
         try:
-            has_more = self.stage is not Stage.CLOSED and self._work()
-        except (FrameError, ProtocolError) as problem:
-            self.send(Refused(str(problem)))
+            has_more = self.stage is not LinkStage.CLOSED and self._work()
+        except (ReplicationFrameError, ReplicationProtocolError) as problem:
+            self.send(HelloRefusal(str(problem)))
             self._give_up("1E-0003", str(problem))
             return False
         except BaseException:  # a defect: it must not leave a link that does nothing any more
             self.close()
             raise
-        self._is_queued = has_more = has_more or (self._is_woken and self.stage is Stage.OPEN)
+        self._is_queued = has_more = has_more or (self._is_woken and self.stage is LinkStage.OPEN)
         self._mind_reading()
         return has_more
 
@@ -484,8 +484,8 @@ class Link:
             self._inward.acknowledge()
         while True:
             has_taken = self._take_next()
-            has_given = self.stage is Stage.OPEN and self.is_ready and self._give_next()
-            if self.stage is Stage.CLOSED or not (has_taken or has_given):
+            has_given = self.stage is LinkStage.OPEN and self.is_ready and self._give_next()
+            if self.stage is LinkStage.CLOSED or not (has_taken or has_given):
                 return False
             if turns.left(self.elapsed()) <= 0:
                 return True
@@ -498,7 +498,7 @@ class Link:
 
     def _mind_reading(self) -> None:
         """Pause reading while the link cannot process more input, and resume it afterwards."""
-        if self.stage is Stage.CLOSED:
+        if self.stage is LinkStage.CLOSED:
             return
         is_stalled = self._inward is not None and self._inward.is_stalled
         is_crowded = is_stalled or (self._is_queued and self._reader.held > _MOST_HELD)
@@ -524,45 +524,45 @@ class Link:
         self._take(frame)
         return True
 
-    def _take(self, frame: Frame) -> None:
-        if isinstance(frame, Refused):
+    def _take(self, frame: InboundFrame) -> None:
+        if isinstance(frame, HelloRefusal):
             self.complain("1E-0002", frame.reason, reason=frame.reason)
             self.close()
             return
-        if self.stage is Stage.GREETING:
+        if self.stage is LinkStage.GREETING:
             self._meet(frame)
             return
-        if self.stage is Stage.SPARE and not self._host.take_up(self):
+        if self.stage is LinkStage.SPARE and not self._host.take_up(self):
             return
         match frame:
-            case Batch():
+            case ReplicationBatch():
                 self._destination_of(frame).take(frame)
-            case Owed():
+            case SkippedRanges():
                 self._destination_of(frame).owe(frame)
             case Ack():
                 self._source_of(frame).acknowledge(frame)
-            case Resume() | Knowledge():
+            case PositionResponse() | DedupState():
                 self._resume(frame)
-            case Begin():
+            case PositionRequest():
                 self._begin(frame)
-            case Word():
+            case PeerMessage():
                 self._host.hear(self, frame)
             case Hello():
-                raise ProtocolError("says twice who it is")
+                raise ReplicationProtocolError("says twice who it is")
 
-    def _meet(self, frame: Frame) -> None:
+    def _meet(self, frame: InboundFrame) -> None:
         if not isinstance(frame, Hello):
-            raise ProtocolError(f"says {type(frame).__name__} before who it is")
+            raise ReplicationProtocolError(f"says {type(frame).__name__} before who it is")
         if self.gate is None:
             self._host.meet(self, frame)
             return
         self._is_deciding = True
-        when_decided(self.gate.admit(frame), partial(self._decided, frame))
+        on_answer(self.gate.admit(frame), partial(self._decided, frame))
 
     def _decided(self, hello: Hello, refusal: str | None) -> None:
         """Continue the handshake with an admitted peer, or refuse the peer."""
         self._is_deciding = False
-        if self.stage is not Stage.GREETING:
+        if self.stage is not LinkStage.GREETING:
             return
         if refusal is not None:
             self.refuse(refusal)
@@ -570,17 +570,17 @@ class Link:
         self._host.meet(self, hello)
         self.wake()
 
-    def _begin(self, frame: Begin) -> None:
+    def _begin(self, frame: PositionRequest) -> None:
         replication = self.replication
         if self._inward is not None:
-            raise ProtocolError("asks twice where to go on")
+            raise ReplicationProtocolError("asks twice where to go on")
         if replication.description.listens is None:
-            raise ProtocolError(f"replicates to {replication.instance}, which takes nothing")
+            raise ReplicationProtocolError(f"replicates to {replication.instance}, which takes nothing")
         gate = self.gate
         replication.permits.begin(self._peer.name, None if gate is None else gate.judge)
-        branch = Branch() if self.description is None else replication.branch_of(self.description)
+        branch = LogBranch() if self.description is None else replication.branch_of(self.description)
         self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
-        self._inward = Inward(
+        self._inward = InboundReplication(
             self,
             self._peer,
             frame,
@@ -591,7 +591,7 @@ class Link:
         )
         self._see_whether_it_is_another(is_empty=frame.last < frame.first)
 
-    def _say_what_is_gone(self, receiver: Receiver, frame: Begin, branch: Branch) -> None:
+    def _say_what_is_gone(self, receiver: ReplicationReceiver, frame: PositionRequest, branch: LogBranch) -> None:
         names = {"instance": self.replication.instance, "other": self.address}
         if receiver.has_parted(frame, branch):
             self.log.emit("1E-0034", **names, txid=receiver.received)
@@ -602,12 +602,12 @@ class Link:
     def _may_replicate_all(self) -> bool:
         """True if the peer may replicate every topic that is recorded here."""
         gate, recorded = self.gate, self.replication.description.logged
-        topics = (Topic(one.selection.message_type, one.selection.name) for one in recorded)
+        topics = (JournalTopic(one.selection.message_type, one.selection.name) for one in recorded)
         return gate is None or all(map(gate.may_replicate, topics))
 
-    def _resume(self, frame: Resume | Knowledge) -> None:
+    def _resume(self, frame: PositionResponse | DedupState) -> None:
         self._source_of(frame).resume(frame)
-        if isinstance(frame, Knowledge):
+        if isinstance(frame, DedupState):
             self._see_whether_it_is_another(is_empty=not frame.had)
 
     def _see_whether_it_is_another(self, *, is_empty: bool) -> None:
@@ -616,12 +616,12 @@ class Link:
         if before is not None:
             self._host.tell_another(self, before, is_empty=is_empty)
 
-    def _source_of(self, frame: Frame) -> Outward:
+    def _source_of(self, frame: InboundFrame) -> OutboundReplication:
         if self._outward is None:
-            raise ProtocolError(f"says {type(frame).__name__}, and nothing is replicated to it")
+            raise ReplicationProtocolError(f"says {type(frame).__name__}, and nothing is replicated to it")
         return self._outward
 
-    def _destination_of(self, frame: Frame) -> Inward:
+    def _destination_of(self, frame: InboundFrame) -> InboundReplication:
         if self._inward is None:
-            raise ProtocolError(f"says {type(frame).__name__}, and has not asked where to go on")
+            raise ReplicationProtocolError(f"says {type(frame).__name__}, and has not asked where to go on")
         return self._inward

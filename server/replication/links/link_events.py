@@ -22,7 +22,7 @@ class LinkEvent(Enum):
     DISCONNECT_INCOMING = "disconnect-incoming-replication"
 
 
-class Way(NamedTuple):
+class LinkDirection(NamedTuple):
     """One direction of a link, as operators know it.
 
     Attributes:
@@ -55,20 +55,20 @@ def link_name(
     return f"{source}!{destination}@{group}!{sync_type}!{transport_type}"
 
 
-Watcher: TypeAlias = Callable[[Way], None]
+LinkWatcher: TypeAlias = Callable[[LinkDirection], None]
 
 
 class LinkEvents:
     """The watchers of each event. Watchers are added before the first link, and stay."""
 
     def __init__(self) -> None:
-        self._watchers: dict[LinkEvent, list[Watcher]] = {}
+        self._watchers: dict[LinkEvent, list[LinkWatcher]] = {}
 
-    def watch(self, event: LinkEvent, watcher: Watcher) -> None:
+    def watch(self, event: LinkEvent, watcher: LinkWatcher) -> None:
         """Register a callback for an event."""
         self._watchers.setdefault(event, []).append(watcher)
 
-    def tell(self, event: LinkEvent, way: Way) -> None:
+    def tell(self, event: LinkEvent, way: LinkDirection) -> None:
         """Notify the watchers of an event."""
         for watcher in self._watchers.get(event, ()):
             watcher(way)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.replication.core.mesh import LONGEST, MOST_LINKS, LinkReport, Mesh, Neighbour, Report
-from server.replication.core.sender import State
-from server.replication.links.admin_addresses import said
+from server.replication.core.mesh import MAX_REPORT_TEXT_LENGTH, MAX_LINKS, LinkReport, Mesh, Neighbour, MeshReport
+from server.replication.core.sender import SenderState
+from server.replication.links.admin_addresses import reported_admin_location
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
-    from server.replication.links.context import Neighbours
-    from server.replication.links.registry import Peer
-    from server.replication.links.replication_state import OwnDestination, Replication
+    from server.replication.links.context import PeerLinks
+    from server.replication.links.registry import LinkPeer
+    from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.util.clock import Clock, ElapsedMicroseconds
 
 SUBJECT: Final = "mesh"
@@ -32,7 +32,7 @@ CATCHING_UP: Final = "catching up"
 REPLICATING: Final = "replicating"
 
 
-class Reporting:
+class MeshReporter:
     """Sends reports of this instance to other ones, and receives theirs.
 
     Args:
@@ -44,7 +44,7 @@ class Reporting:
         mesh: the reports of all instances.
     """
 
-    def __init__(self, replication: Replication, neighbours: Neighbours, clock: Clock) -> None:
+    def __init__(self, replication: ReplicationState, neighbours: PeerLinks, clock: Clock) -> None:
         self.mesh: Final = Mesh(replication.instance, replication.nonce)
         self._replication: Final = replication
         self._neighbours: Final = neighbours
@@ -85,7 +85,7 @@ class Reporting:
 
     # The report of this instance.
 
-    def report(self) -> Report:
+    def report(self) -> MeshReport:
         """Return the current report of this instance."""
         replication = self._replication
         now = replication.elapsed
@@ -97,7 +97,7 @@ class Reporting:
         peers = self._neighbours.peers.values()
         return report_of(replication.description, self._meet(peers), links)
 
-    def _meet(self, peers: Iterable[Peer]) -> list[Neighbour]:
+    def _meet(self, peers: Iterable[LinkPeer]) -> list[Neighbour]:
         """Return the instances linked now, followed by those that were linked before."""
         now = {one.name: _neighbour(one) for one in peers}
         before = {
@@ -105,12 +105,12 @@ class Reporting:
             for name, one in self._met.items()
             if name not in now
         }
-        while before and len(now) + len(before) > MOST_LINKS:
+        while before and len(now) + len(before) > MAX_LINKS:
             del before[next(iter(before))]
         self._met = before | now
         return [*now.values(), *before.values()]
 
-    def _link(self, own: OwnDestination, seconds: int) -> LinkReport:
+    def _link(self, own: ReplicationDestination, seconds: int) -> LinkReport:
         replication, spec = self._replication, own.spec
         behind = max(replication.last_txid - own.sender.reached, 0)
         return LinkReport(
@@ -131,7 +131,7 @@ class Reporting:
 
 def report_of(
     description: InstanceDescription, neighbours: list[Neighbour], links: list[LinkReport]
-) -> Report:
+) -> MeshReport:
     """Return the report of an instance.
 
     Args:
@@ -139,34 +139,34 @@ def report_of(
         neighbours: the instances that it has links with.
         links: its destinations.
     """
-    address, scheme = said(description)
+    address, scheme = reported_admin_location(description)
     name, group = description.name, _shown(description.group)
-    return Report(name, 0, 0, group, address, scheme == "https", neighbours, links)
+    return MeshReport(name, 0, 0, group, address, scheme == "https", neighbours, links)
 
 
-def _neighbour(peer: Peer) -> Neighbour:
+def _neighbour(peer: LinkPeer) -> Neighbour:
     address, scheme = peer.admin
     return Neighbour(
         peer.name, peer.description.group, address, scheme == "https", is_connected=True
     )
 
 
-def _state(own: OwnDestination) -> str:
+def _state(own: ReplicationDestination) -> str:
     if not own.is_connected:
         return NOT_CONNECTED
-    if own.sender.state is not State.SENDING:
+    if own.sender.state is not SenderState.SENDING:
         return BEGINNING
     return REPLICATING if own.sender.resynchronized else CATCHING_UP
 
 
-def _waits_for(own: OwnDestination) -> str:
+def _waits_for(own: ReplicationDestination) -> str:
     """Return the reason why a destination does not get further; empty if there is none."""
     sender = own.sender
     if not own.is_connected:
         has_address = any(transport.addresses for transport in own.spec.transports)
         whom = "a connection" if has_address else "the other instance to connect"
         return f"{whom}: {own.trouble}" if own.trouble else whom
-    if sender.state is not State.SENDING:
+    if sender.state is not SenderState.SENDING:
         return f"{own.way.peer} to say where to go on"
     if sender.blocked:
         return f"entry {sender.blocked} of the log, which cannot be read"
@@ -179,4 +179,4 @@ def _waits_for(own: OwnDestination) -> str:
 
 def _shown(text: str) -> str:
     """Return a text of the configuration or a log, cut to the maximum length in a report."""
-    return text[:LONGEST]
+    return text[:MAX_REPORT_TEXT_LENGTH]

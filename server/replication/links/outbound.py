@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.replication.core import Resume
+from server.replication.core import PositionResponse
 from server.replication.links.interfaces import NEVER, RETRY_SECONDS
-from server.replication.links.link_events import LinkEvent, Way, link_name
-from server.storage.journal import JournalUnreadable
+from server.replication.links.link_events import LinkEvent, LinkDirection, link_name
+from server.storage.journal import JournalUnreadableError
 from server.storage.journal.format.layout import CLIENT, SEQUENCE
 
 if TYPE_CHECKING:
-    from server.replication.core import Ack, Knowledge, Peer, Resumed
-    from server.replication.links.interfaces import Line
-    from server.replication.links.replication_state import OwnDestination
-    from server.storage.journal import Unread
+    from server.replication.core import Ack, DedupState, PeerInstance, ResumePosition
+    from server.replication.links.interfaces import LinkContext
+    from server.replication.links.replication_state import ReplicationDestination
+    from server.storage.journal import DamagedEntry
 
 _NANOSECONDS: Final = 1000  # in a microsecond
 _MOST_NAMED: Final = 10  # damaged entries
 
 
-class Outward:
+class OutboundReplication:
     """The sending direction of a link. Constructing it starts it.
 
     Args:
@@ -41,7 +41,7 @@ class Outward:
     """
 
     def __init__(
-        self, line: Line, own: OwnDestination, peer: Peer, address: str, transport: str
+        self, line: LinkContext, own: ReplicationDestination, peer: PeerInstance, address: str, transport: str
     ) -> None:
         self.is_flushing = False
         self._line: Final = line
@@ -52,7 +52,7 @@ class Outward:
         kind = spec.transports[0].type if spec.transports else "amps-replication"
         source = line.replication.instance
         client = link_name(source, spec.name, spec.group, spec.sync_type, kind)
-        own.way = Way(client, peer.name, peer.group, address, transport)
+        own.way = LinkDirection(client, peer.name, peer.group, address, transport)
         is_back = own.sender.peer is not None
         begin = own.sender.connected(peer)
         own.is_connected = True
@@ -75,19 +75,19 @@ class Outward:
         self._line.tell("1F-0008", self._own.way.client)
         self._line.replication.events.tell(LinkEvent.DISCONNECT, self._own.way)
 
-    def resume(self, frame: Resume | Knowledge) -> None:
+    def resume(self, frame: PositionResponse | DedupState) -> None:
         """Take the position of the destination, and start sending when it is complete.
 
         Raises:
             ProtocolError: the position is impossible.
         """
         sender = self._own.sender
-        resumed = sender.resume(frame) if isinstance(frame, Resume) else sender.learn(frame)
+        resumed = sender.resume(frame) if isinstance(frame, PositionResponse) else sender.learn(frame)
         if resumed is not None:
             self._say_it_resumes(resumed)
             self._look()
 
-    def _say_it_resumes(self, resumed: Resumed) -> None:
+    def _say_it_resumes(self, resumed: ResumePosition) -> None:
         log, client = self._line.log, self._own.way.client
         self._line.tell("21-0002", client)
         if resumed.missing is not None:
@@ -122,7 +122,7 @@ class Outward:
             return False
         try:
             frame = own.sender.pull(line.replication.now, flush=self.is_flushing)
-        except JournalUnreadable as problem:
+        except JournalUnreadableError as problem:
             self._is_read_from = line.elapsed() + RETRY_SECONDS
             line.go_on_in(RETRY_SECONDS)
             line.complain("1D-0013", text=str(problem))
@@ -149,7 +149,7 @@ class Outward:
         left_out.clear()
 
 
-def _name_of(unread: Unread) -> str:
+def _name_of(unread: DamagedEntry) -> str:
     """Return a description of an entry that cannot be read."""
     if unread.run is None:
         return f"entry {unread.txid}, of which nothing is known"

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.replication.core.routes import hops
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 
 if TYPE_CHECKING:
-    from server.replication.links.admission import Gate
-    from server.replication.links.replication_state import OwnDestination
+    from server.replication.links.admission import LinkAdmission
+    from server.replication.links.replication_state import ReplicationDestination
 
 _SEPARATOR: Final = "/"
 
@@ -28,11 +28,11 @@ class PeerAccess:
         destinations: those of this instance, by name.
     """
 
-    def __init__(self, destinations: Mapping[str, OwnDestination]) -> None:
+    def __init__(self, destinations: Mapping[str, ReplicationDestination]) -> None:
         self._destinations: Final = destinations
 
     def may_have(
-        self, peer: str, gates: Iterable[Gate | None], topic: Topic, path: str, body: bytes | None
+        self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic, path: str, body: bytes | None
     ) -> bool:
         """Return whether an instance may receive an entry of the log.
 
@@ -52,26 +52,26 @@ class PeerAccess:
         has_had_it = any(hop.name == peer for hop in hops(path))
         return has_had_it and _may_replicate(gates, topic)
 
-    def takes_part(self, peer: str, gates: Iterable[Gate | None], topic: Topic) -> bool:
+    def takes_part(self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic) -> bool:
         """Return whether a topic is replicated between an instance and this one."""
         return any(own.sender.concerns(topic) for own in self._sent_to(peer)) or _may_replicate(
             gates, topic
         )
 
-    def _sent_to(self, peer: str) -> Iterator[OwnDestination]:
+    def _sent_to(self, peer: str) -> Iterator[ReplicationDestination]:
         for own in self._destinations.values():
             if own.is_connected and own.sender.leads_to(peer):
                 yield own
 
 
-def queue_of(subject: str) -> Topic | None:
+def queue_of(subject: str) -> JournalTopic | None:
     """Return the queue that a message is about, by its subject; None if it is about none.
 
     Such a subject is message type, name and domain of the queue, with slashes between them.
     """
     message_type, slash, rest = subject.partition(_SEPARATOR)
-    return Topic(message_type, rest.rpartition(_SEPARATOR)[0]) if slash else None
+    return JournalTopic(message_type, rest.rpartition(_SEPARATOR)[0]) if slash else None
 
 
-def _may_replicate(gates: Iterable[Gate | None], topic: Topic) -> bool:
+def _may_replicate(gates: Iterable[LinkAdmission | None], topic: JournalTopic) -> bool:
     return any(gate is None or gate.may_replicate(topic) for gate in gates)

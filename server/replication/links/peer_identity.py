@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.util.msgpack_errors import MALFORMED
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
     from server.replication.core import Hello
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 SUBJECT: Final = "identity"
 """Subject of the messages of this module."""
@@ -39,7 +39,7 @@ _MOST_RUNS: Final = 16  # remembered for each name
 _MOST_SHOWN: Final = 80  # characters of an identity received from another instance
 
 
-class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class IdentityNotice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Tells an instance that another log had its name here.
 
     Attributes:
@@ -50,7 +50,7 @@ class Other(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 @dataclass(slots=True)
-class _Run:
+class _PeerRun:
     """A run of an instance.
 
     Attributes:
@@ -65,10 +65,10 @@ class _Run:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Other)
+_DECODER: Final = msgspec.msgpack.Decoder(IdentityNotice)
 
 
-class Identities:
+class PeerIdentities:
     """The identities of the instances that have been met, by name.
 
     Args:
@@ -79,13 +79,13 @@ class Identities:
     """
 
     def __init__(
-        self, instance: str, log_id: str, remembered: Mapping[str, str], events: Log
+        self, instance: str, log_id: str, remembered: Mapping[str, str], events: ServerLog
     ) -> None:
         self._instance: Final = instance
         self._log_id: Final = log_id
         self._logs: Final = dict(remembered)
         self._events: Final = events
-        self._runs: Final[dict[str, deque[_Run]]] = {}  # by name; the last one is connected
+        self._runs: Final[dict[str, deque[_PeerRun]]] = {}  # by name; the last one is connected
 
     def remembered(self) -> dict[str, str]:
         """Return the identities of the known logs, by name."""
@@ -144,7 +144,7 @@ class Identities:
         if before != theirs.log:
             runs.clear()
         if not runs or runs[-1].nonce != theirs.nonce:
-            runs.append(_Run(theirs.nonce, now))
+            runs.append(_PeerRun(theirs.nonce, now))
         self._logs[name] = theirs.log
         while len(self._logs) > _MOST_NAMES:
             oldest = next(iter(self._logs))
@@ -171,13 +171,13 @@ class Identities:
             before=before,
             now=now,
         )
-        say(_ENCODER.encode(Other(before)))
+        say(_ENCODER.encode(IdentityNotice(before)))
 
     def hear(self, peer: str, body: bytes) -> None:
         """Log the report of another instance that our name had another log there before."""
         try:
             word = _DECODER.decode(body)
-        except MALFORMED:
+        except MSGPACK_ERRORS:
             return
         self._events.emit(
             "1E-0032",

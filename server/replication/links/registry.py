@@ -25,45 +25,45 @@ import msgspec
 
 from server.replication.core import (
     VERSION,
-    Connection,
-    Courier,
+    PeerConnection,
+    MeshRouter,
     Hello,
-    Stay,
+    ConnectionChoice,
     group_refusal,
     refusal,
-    which_stays,
+    choose_connection,
 )
 from server.replication.links import peer_identity
-from server.replication.links.admin_addresses import AdminInterface
-from server.replication.links.duplicate_conflicts import Conflicts
-from server.replication.links.flap_log import Comings
+from server.replication.links.admin_addresses import AdminLocation
+from server.replication.links.duplicate_conflicts import DuplicateConflictLog
+from server.replication.links.flap_log import LinkFlapLog
 from server.replication.links.handshake import (
-    GreetingError,
-    described,
+    PeerDescriptionError,
+    read_description,
     destination_of,
     failed,
-    told_to,
+    description_for_peer,
     validate,
     without_paths,
 )
-from server.replication.links.link import BEAT_SECONDS, Link, Shortfall, Stage
+from server.replication.links.link import HEARTBEAT_INTERVAL_S, ReplicationLink, Shortfall, LinkStage
 from server.replication.links.peer_access import PeerAccess, queue_of
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
-    from server.replication.core import Parcel, Word
-    from server.replication.links.admission import Gate
-    from server.replication.links.interfaces import Conduit, Turns
-    from server.replication.links.replication_state import OwnDestination, Replication
-    from server.storage.journal import Topic
+    from server.replication.core import RoutedMessage, PeerMessage
+    from server.replication.links.admission import LinkAdmission
+    from server.replication.links.interfaces import LinkConnection, LinkScheduler
+    from server.replication.links.replication_state import ReplicationDestination, ReplicationState
+    from server.storage.journal import JournalTopic
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SAY_AGAIN_SECONDS: Final = 60.0
 _MOST_SAID: Final = 1000
 
 
-class Peer(NamedTuple):
+class LinkPeer(NamedTuple):
     """An instance that this instance has a link with.
 
     Attributes:
@@ -79,15 +79,15 @@ class Peer(NamedTuple):
     description: InstanceDescription
     destination: str | None
     sends: bool
-    admin: AdminInterface
+    admin: AdminLocation
     is_stranger: bool
 
 
-Listener: TypeAlias = Callable[[str, bytes], None]
+PeerMessageHandler: TypeAlias = Callable[[str, bytes], None]
 """A callback that receives the name of the sender and the body of a message."""
 
 
-class Links:
+class LinkRegistry:
     """The replication links of an instance.
 
     Args:
@@ -104,31 +104,31 @@ class Links:
         comings: logs links going up and down.
     """
 
-    def __init__(self, replication: Replication, turns: Turns, clock: Clock, log: Log) -> None:
+    def __init__(self, replication: ReplicationState, turns: LinkScheduler, clock: Clock, log: ServerLog) -> None:
         self.replication: Final = replication
         self.turns: Final = turns
         self.log: Final = log
-        self.conflicts: Final = Conflicts(clock, log)
-        self.comings: Final = Comings(clock, log)
+        self.conflicts: Final = DuplicateConflictLog(clock, log)
+        self.comings: Final = LinkFlapLog(clock, log)
         self._clock = clock
         self._told: Final = without_paths(replication.description)
         self._access: Final = PeerAccess(replication.destinations)
-        self._links: set[Link] = set()
-        self._by_peer: dict[str, list[Link]] = {}
+        self._links: set[ReplicationLink] = set()
+        self._by_peer: dict[str, list[ReplicationLink]] = {}
         self._watchers: list[Callable[[], None]] = []
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, PeerMessageHandler] = {}
         self._listen: Callable[[str, str, str, bytes], None] = _ignore
         self.listen(peer_identity.SUBJECT, replication.identities.hear)
-        self._courier: Final = Courier(replication.instance, replication.nonce)
+        self._courier: Final = MeshRouter(replication.instance, replication.nonce)
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
         self._is_ticking = True
         replication.use_links(self._go_on)
-        self._cancel = clock.call_later(BEAT_SECONDS, self._tick)
+        self._cancel = clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
 
     # Connections.
 
-    def accept(self, conduit: Conduit, transport: str, gate: Gate) -> Link:
+    def accept(self, conduit: LinkConnection, transport: str, gate: LinkAdmission) -> ReplicationLink:
         """Create a link over a connection that another instance has made.
 
         Args:
@@ -136,19 +136,19 @@ class Links:
             transport: name of the transport that accepted it.
             gate: the transport, as links see it.
         """
-        link = Link(self, conduit, transport, gate=gate)
+        link = ReplicationLink(self, conduit, transport, gate=gate)
         self._links.add(link)
         return link
 
     def connect(
         self,
-        conduit: Conduit,
+        conduit: LinkConnection,
         transport: str,
         destination: str,
         credentials: tuple[str, str],
         outcome: Callable[[bool], None],
         reached_at: str = "",
-    ) -> Link:
+    ) -> ReplicationLink:
         """Create a link over a connection made for a destination, and send our `Hello`.
 
         Args:
@@ -159,7 +159,7 @@ class Links:
             outcome: called once with whether the link was established.
             reached_at: the host where the peer was reached, as the configuration names it.
         """
-        link = Link(
+        link = ReplicationLink(
             self,
             conduit,
             transport,
@@ -190,13 +190,13 @@ class Links:
         self._watchers.append(watcher)
 
     @property
-    def peers(self) -> Mapping[str, Peer]:
+    def peers(self) -> Mapping[str, LinkPeer]:
         """The instances that this instance has links with, by name."""
         return {name: _peer(name, links) for name, links in self._by_peer.items()}
 
-    # Messages beside the log (`Word`).
+    # Messages beside the log (`PeerMessage`).
 
-    def listen(self, subject: str, listener: Listener) -> None:
+    def listen(self, subject: str, listener: PeerMessageHandler) -> None:
         """Register the callback for messages about a subject."""
         self._listeners[subject] = listener
 
@@ -215,7 +215,7 @@ class Links:
         Args:
             to: its name.
             subject: the subject.
-            body: the body, no more than `MOST_IN_WORD` bytes.
+            body: the body, no more than `MAX_PEER_MESSAGE_SIZE` bytes.
         """
         self._send(self._courier.send(to, subject, body))
 
@@ -223,7 +223,7 @@ class Links:
         """Return whether an instance can be reached; None while that is being found out."""
         return self._courier.reach(name, self._now)
 
-    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
         """Return whether an instance may receive an entry of the log.
 
         Args:
@@ -234,11 +234,11 @@ class Links:
         """
         return self._access.may_have(peer, self._gates(peer), topic, path, body)
 
-    def _gates(self, peer: str) -> list[Gate | None]:
+    def _gates(self, peer: str) -> list[LinkAdmission | None]:
         """Return the gates of the links with an instance, None for those that were made here."""
         return [one.gate for one in self._by_peer.get(peer, ())]
 
-    def refuse(self, peer: str, topic: Topic) -> None:
+    def refuse(self, peer: str, topic: JournalTopic) -> None:
         """Log and audit that an instance has asked for a message that it is not entitled to.
 
         Args:
@@ -248,14 +248,14 @@ class Links:
         links = self._by_peer.get(peer, ())
         self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
 
-    def _refuse_word(self, links: Sequence[Link], action: str, topic: Topic, reason: str) -> None:
+    def _refuse_word(self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str) -> None:
         """Log and audit a message of an instance about a topic that it has no part in."""
         for link in links[:1]:
             link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
             if link.gate is not None:
                 link.gate.refuse(action, topic.name, reason)
 
-    def hear(self, link: Link, word: Word) -> None:
+    def hear(self, link: ReplicationLink, word: PeerMessage) -> None:
         """Dispatch a message of an instance; drop it if it has no meaning here."""
         peer = link.met.instance
         queue = queue_of(word.subject)
@@ -272,7 +272,7 @@ class Links:
         elif word.to == self.replication.instance and received.sender == peer:
             listener(peer, word.body)
 
-    def _send(self, parcels: Iterable[Parcel]) -> None:
+    def _send(self, parcels: Iterable[RoutedMessage]) -> None:
         for peer, word in parcels:
             for link in self._by_peer.get(peer, ())[:1]:
                 link.say(word)
@@ -295,7 +295,7 @@ class Links:
         """Call `then` once after a delay, and return a function that cancels it."""
         return self._clock.call_later(seconds, then)
 
-    def meet(self, link: Link, hello: Hello) -> None:
+    def meet(self, link: ReplicationLink, hello: Hello) -> None:
         """Check the `Hello` of the peer, and open the link or refuse the peer."""
         others = [
             links[0].met
@@ -309,8 +309,8 @@ class Links:
             link.refuse(reason)
             return
         try:
-            theirs = link.description = described(hello)
-        except GreetingError as problem:
+            theirs = link.description = read_description(hello)
+        except PeerDescriptionError as problem:
             link.refuse(str(problem))
             return
         if link.destination is None:
@@ -328,12 +328,12 @@ class Links:
             return
         self._choose(link, hello)
 
-    def take_up(self, link: Link) -> bool:
+    def take_up(self, link: ReplicationLink) -> bool:
         """Open a reserved link that the peer now uses, if possible; return whether it opened."""
         self._let_in(link)
-        return link.stage is Stage.OPEN
+        return link.stage is LinkStage.OPEN
 
-    def tell_another(self, link: Link, before: str, *, is_empty: bool) -> None:
+    def tell_another(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
         """Report that the instance of this name has another log than before; see `Host`."""
         self.replication.identities.tell(
             link.address,
@@ -343,14 +343,14 @@ class Links:
             is_empty=is_empty,
         )
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: ReplicationLink) -> None:
         """Remove a closed link, and notify the watchers."""
         self._links.discard(link)
         if link.hello is not None:
             self._take_out(link, link.hello.instance)
         self._tell()
 
-    def _take_out(self, link: Link, peer: str) -> None:
+    def _take_out(self, link: ReplicationLink, peer: str) -> None:
         links = self._by_peer.get(peer, [])
         if link in links:
             links.remove(link)
@@ -394,12 +394,12 @@ class Links:
             replication.nonce,
         )
 
-    def _say_it_takes_nothing(self, link: Link) -> None:
+    def _say_it_takes_nothing(self, link: ReplicationLink) -> None:
         """Log that an instance has connected that is a destination, but accepts no replication."""
         name, link.destination = link.destination, None
         self.complain("1E-0009", link.address, name, destination=name, other=link.address)
 
-    def _see_whether_it_will_do(self, link: Link, destination: str) -> None:
+    def _see_whether_it_will_do(self, link: ReplicationLink, destination: str) -> None:
         """Check whether a destination may be served over the connection that its instance has made.
 
         If not, that is logged as long as no other link leads there.
@@ -430,11 +430,11 @@ class Links:
         return destination_of(self.replication.description, theirs, free)
 
     @staticmethod
-    def _is_there(destination: OwnDestination, instance: str) -> bool:
+    def _is_there(destination: ReplicationDestination, instance: str) -> bool:
         peer = destination.sender.peer
         return peer is not None and peer.name == instance
 
-    def _problem_with(self, link: Link, hello: Hello, theirs: InstanceDescription) -> str | None:
+    def _problem_with(self, link: ReplicationLink, hello: Hello, theirs: InstanceDescription) -> str | None:
         """Return the reason not to send to an instance, or None; log validation failures."""
         name = link.destination
         ours = self._hello(sends=name is not None)
@@ -460,22 +460,22 @@ class Links:
             self.complain("1E-0005", link.address, problem, destination=name, problem=problem)
         return failed(found, ours.instance, hello.instance) if found else None
 
-    def _choose(self, link: Link, hello: Hello) -> None:
+    def _choose(self, link: ReplicationLink, hello: Hello) -> None:
         """Keep a link with an instance, unless there is a better one already."""
         if link.gate is not None and link.description is not None:
             own = self.replication.introduction(self._told)
-            description = told_to(own, link.description, link.destination, link.gate)
+            description = description_for_peer(own, link.description, link.destination, link.gate)
             sends = link.destination is not None
             link.greet(self._hello(sends=sends, description=description))
         others = [one for one in self._by_peer.get(hello.instance, ()) if _is_of(one, hello)]
         if not link.is_ours and (others or self.replication.identities.is_another_run(hello)):
             link.reserve()
-        elif any(self._compare(one, link) is Stay.OLD for one in others):
+        elif any(self._compare(one, link) is ConnectionChoice.OLD for one in others):
             link.close()
         else:
             self._let_in(link)
 
-    def _let_in(self, link: Link) -> None:
+    def _let_in(self, link: ReplicationLink) -> None:
         """Open a link, if the run at its other end is the current one."""
         known = self.replication.identities
         if known.may_be_over(link.met, link.greeted):
@@ -487,11 +487,11 @@ class Links:
             return
         self._keep(link)
 
-    def _keep(self, link: Link) -> None:
+    def _keep(self, link: ReplicationLink) -> None:
         """Open a link, and close the links that it replaces."""
         name = link.met.instance
         for one in list(self._by_peer.get(name, ())):
-            if not (_is_of(one, link.met) and self._compare(one, link) is Stay.BOTH):
+            if not (_is_of(one, link.met) and self._compare(one, link) is ConnectionChoice.BOTH):
                 one.close()
         self._by_peer.setdefault(name, []).append(link)
         link.log_before = self.replication.identities.meet(link.met, self.turns.elapsed())
@@ -499,18 +499,18 @@ class Links:
         link.open()
         self._tell()
 
-    def _compare(self, old: Link, new: Link) -> Stay:
+    def _compare(self, old: ReplicationLink, new: ReplicationLink) -> ConnectionChoice:
         """Return which of two links with an instance stays."""
-        connections = (Connection(one.is_ours, one.is_for_both) for one in (old, new))
-        return which_stays(self.replication.instance, new.met.instance, *connections)
+        connections = (PeerConnection(one.is_ours, one.is_for_both) for one in (old, new))
+        return choose_connection(self.replication.instance, new.met.instance, *connections)
 
     def _tell(self) -> None:
         for watcher in self._watchers:
             watcher()
 
-    def _say_what_falls_short(self, link: Link) -> None:
+    def _say_what_falls_short(self, link: ReplicationLink) -> None:
         """Log that a destination is served neither over a connection nor over another one."""
-        if link.stage is not Stage.OPEN or link.shortfall is None:
+        if link.stage is not LinkStage.OPEN or link.shortfall is None:
             return
         name, reason = link.shortfall
         if not self.replication.destinations[name].is_connected:
@@ -536,9 +536,9 @@ class Links:
     def _tick(self) -> None:
         if not self._is_ticking:
             return
-        self._cancel = self._clock.call_later(BEAT_SECONDS, self._tick)
+        self._cancel = self._clock.call_later(HEARTBEAT_INTERVAL_S, self._tick)
         now = self.turns.elapsed()
-        away = max(now - self._ticked - 2 * BEAT_SECONDS, 0.0)
+        away = max(now - self._ticked - 2 * HEARTBEAT_INTERVAL_S, 0.0)
         self._ticked = now
         for link in list(self._links):
             link.tick(now, away)
@@ -546,19 +546,19 @@ class Links:
         self._send(self._courier.step(self._now))
 
 
-def _is_of(link: Link, hello: Hello) -> bool:
+def _is_of(link: ReplicationLink, hello: Hello) -> bool:
     """Return whether a link is with this run of an instance, and not with an earlier one."""
     return link.met.nonce == hello.nonce
 
 
-def _peer(name: str, links: Sequence[Link]) -> Peer:
+def _peer(name: str, links: Sequence[ReplicationLink]) -> LinkPeer:
     """Return the description of an instance that this instance has links with."""
     description = links[0].description
     assert description is not None  # noqa: S101 - these links are open
     destinations = (link.destination for link in links if link.destination is not None)
     sends = any(one.met.sends for one in links)
     is_stranger = all(one.gate is not None and one.gate.is_stranger for one in links)
-    return Peer(name, description, next(destinations, None), sends, links[0].admin, is_stranger)
+    return LinkPeer(name, description, next(destinations, None), sends, links[0].admin, is_stranger)
 
 
 def _ignore(_to: str, _sender: str, _subject: str, _body: bytes) -> None:

@@ -1,8 +1,8 @@
 """The replication state of an instance.
 
 It is created once, at the start, from the state stored by earlier runs (`remembering`), and lasts
-as long as the instance. Links come and go: they use the `Sender` of a destination and the
-`Receiver` of a source. There is one of each, regardless of which link is open.
+as long as the instance. Links come and go: they use the `ReplicationSender` of a destination and the
+`ReplicationReceiver` of a source. There is one of each, regardless of which link is open.
 
     a commit            -> committed: more may be settled; the links send and acknowledge
     an Ack, a downgrade -> acknowledged: if more is settled, publishers are notified, and the links
@@ -19,33 +19,33 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.topology import InstanceDescription
 from server.replication.core import (
-    Acknowledgement,
-    Branch,
-    Cursor,
-    Known,
-    Receiver,
-    Recent,
-    Recorder,
-    Sender,
-    Waiting,
+    AcknowledgementTracker,
+    LogBranch,
+    ReceiveCursor,
+    DedupWindow,
+    ReplicationReceiver,
+    RecentEntries,
+    EntryRecorder,
+    ReplicationSender,
+    DestinationLag,
 )
 from server.replication.core.receiver import log_of
-from server.replication.links.admin_addresses import NOWHERE, AdminInterface
-from server.replication.links.introduction import Introduction
-from server.replication.links.link_events import LinkEvent, LinkEvents, Way
-from server.replication.links.peer_identity import Identities
+from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation
+from server.replication.links.introduction import PeerIntroduction
+from server.replication.links.link_events import LinkEvent, LinkEvents, LinkDirection
+from server.replication.links.peer_identity import PeerIdentities
 from server.storage.journal.runs import place_number, run_at
 from server.util.clock import ElapsedMicroseconds, WallMicroseconds
-from server.util.counters import Tally
+from server.util.counters import TrafficCounter
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
-    from server.replication.apply.permissions import IncomingPermits
-    from server.storage.journal import Topic
-    from server.topics.durable_watermark import Unsettled
+    from server.replication.apply.permissions import ApplyPermissions
+    from server.storage.journal import JournalTopic
+    from server.topics.durable_watermark import DurableWatermarks
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _MICROSECONDS: Final = 1_000_000
 _MOST_REMEMBERED: Final = 10_000
@@ -53,7 +53,7 @@ _LONGEST_TROUBLE: Final = 250
 
 
 @dataclass(slots=True)
-class OwnDestination:
+class ReplicationDestination:
     """A Destination of this instance.
 
     Attributes:
@@ -72,15 +72,15 @@ class OwnDestination:
     """
 
     spec: DestinationSpec
-    sender: Sender
-    way: Way
+    sender: ReplicationSender
+    way: LinkDirection
     is_connected: bool = False
     connected_at: WallMicroseconds | None = None
     disconnected_at: WallMicroseconds | None = None
     disconnects: int = 0
     bytes_out: int = 0
     user: str = ""
-    admin: AdminInterface = NOWHERE
+    admin: AdminLocation = NO_ADMIN_LOCATION
     trouble: str = ""
 
     def note_trouble(self, reason: object) -> None:
@@ -89,7 +89,7 @@ class OwnDestination:
 
 
 @dataclass(frozen=True, slots=True)
-class Recollected:
+class RecoveredState:
     """The replication state when the instance started; see `remembering`.
 
     Attributes:
@@ -105,15 +105,15 @@ class Recollected:
 
     log_id: str
     began: int
-    known: Known
-    recent: Recent
-    unsettled: Unsettled
-    cursors: Mapping[str, Cursor]
+    known: DedupWindow
+    recent: RecentEntries
+    unsettled: DurableWatermarks
+    cursors: Mapping[str, ReceiveCursor]
     acknowledged: Mapping[str, int]
     logs: Mapping[str, str]
 
 
-class Replication:
+class ReplicationState:
     """The replication state of an instance.
 
     Args:
@@ -150,15 +150,15 @@ class Replication:
         self,
         description: InstanceDescription,
         nonce: int,
-        recollected: Recollected,
-        destinations: Mapping[str, OwnDestination],
+        recollected: RecoveredState,
+        destinations: Mapping[str, ReplicationDestination],
         least_sync: int,
-        recorder: Recorder,
-        permits: IncomingPermits,
+        recorder: EntryRecorder,
+        permits: ApplyPermissions,
         transaction_log: TransactionLog,
         clock: Clock,
         elapsed: Callable[[], float],
-        log: Log,
+        log: ServerLog,
     ) -> None:
         self.instance: Final = description.name
         self.group: Final = description.group
@@ -171,22 +171,22 @@ class Replication:
         self.destinations: Final = destinations
         self.events: Final = LinkEvents()
         self.permits: Final = permits
-        self.identities: Final = Identities(
+        self.identities: Final = PeerIdentities(
             description.name, recollected.log_id, recollected.logs, log
         )
-        self.received: Final = Tally()
+        self.received: Final = TrafficCounter()
         self._cursors: Final = dict(recollected.cursors)
-        self._receivers: dict[str, Receiver] = {}
+        self._receivers: dict[str, ReplicationReceiver] = {}
         self._recorder = recorder
         self._transaction_log = transaction_log
         self._started: Final = transaction_log.last_txid
         self._clock = clock
         self._elapsed = elapsed
         self._log = log
-        self._concerned: dict[Topic, bool] = {}  # until `waited_for` changes
+        self._concerned: dict[JournalTopic, bool] = {}  # until `waited_for` changes
         self._go_on: Callable[[], None] = _nothing
         self._kept: list[str] = []  # destinations not downgraded at the last attempt
-        self.acknowledgement: Final = Acknowledgement(
+        self.acknowledgement: Final = AcknowledgementTracker(
             {name: one.sender for name, one in destinations.items()},
             frozenset(name for name, one in destinations.items() if one.spec.sync_type == "sync"),
             transaction_log.durable,
@@ -229,11 +229,11 @@ class Replication:
         """
         self._go_on = go_on
 
-    def receiver(self, name: str) -> Receiver:
+    def receiver(self, name: str) -> ReplicationReceiver:
         """Return the receiver for a source; it is created for a new name."""
         receiver = self._receivers.get(name)
         if receiver is None:
-            receiver = self._receivers[name] = Receiver(
+            receiver = self._receivers[name] = ReplicationReceiver(
                 self.instance,
                 self.began,
                 self.known,
@@ -244,20 +244,20 @@ class Replication:
             )
         return receiver
 
-    def cursors(self) -> dict[str, Cursor]:
+    def cursors(self) -> dict[str, ReceiveCursor]:
         """Return the position received of each source's log, by name, also of absent sources."""
         found = {name: one.cursor for name, one in self._receivers.items()}
         current = {name: cursor for name, cursor in found.items() if cursor is not None}
         earlier = {name: one for name, one in self._cursors.items() if name not in found}
         return earlier | current
 
-    def introduction(self, description: InstanceDescription) -> Introduction:
+    def introduction(self, description: InstanceDescription) -> PeerIntroduction:
         """Return the introduction of this instance to another one, when a link begins.
 
         Args:
             description: of this instance, reduced to what the other one may learn.
         """
-        return Introduction(
+        return PeerIntroduction(
             **{name: getattr(description, name) for name in InstanceDescription.__struct_fields__},
             runs=tuple(self._transaction_log.runs()),
             read={
@@ -267,17 +267,17 @@ class Replication:
             },
         )
 
-    def branch_of(self, theirs: Introduction) -> Branch:
+    def branch_of(self, theirs: PeerIntroduction) -> LogBranch:
         """Return which entries are gone from the log of this instance, or of another one."""
         log, txid, run = theirs.read.get(self.instance, ("", 0, 0))
         own_runs = self._transaction_log.runs()
         has_lost = log == self.log_id and (
             txid > self._transaction_log.last_txid or run_at(own_runs, txid) != run
         )
-        return Branch(theirs.runs, has_lost, own_runs)
+        return LogBranch(theirs.runs, has_lost, own_runs)
 
     @property
-    def receivers(self) -> Mapping[str, Receiver]:
+    def receivers(self) -> Mapping[str, ReplicationReceiver]:
         """All sources that have connected in this run, by name."""
         return self._receivers
 
@@ -294,7 +294,7 @@ class Replication:
     # Equivalent positions at other instances.
 
     def places(self, txid: int) -> list[tuple[int, int]]:
-        """See `Settlement.places`."""
+        """See `AcknowledgementState.places`."""
         places = {
             log_of(one.stream): (one.txid, one.run or 0) if txid >= self._started else (0, 0)
             for name, one in self._cursors.items()
@@ -314,7 +314,7 @@ class Replication:
         """The txid up to which everything is settled."""
         return self.acknowledgement.settled
 
-    def concerns(self, topic: Topic) -> bool:
+    def concerns(self, topic: JournalTopic) -> bool:
         """Return whether messages of a topic may go to a destination that is waited for."""
         concerned = self._concerned.get(topic)
         if concerned is None:
@@ -340,7 +340,7 @@ class Replication:
     def acknowledged(self) -> None:
         """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
-        To be called after `acknowledge`, `resume` and `learn` of a `Sender`; outboxes are to be
+        To be called after `acknowledge`, `resume` and `learn` of a `ReplicationSender`; outboxes are to be
         flushed after that.
         """
         if self.acknowledgement.find_out():
@@ -415,7 +415,7 @@ class Replication:
             self._log.emit("29-0105", client=way.client)
             self.events.tell(LinkEvent.UPGRADE, way)
 
-    def waiting(self) -> Sequence[Waiting]:
+    def waiting(self) -> Sequence[DestinationLag]:
         """Return for each destination the entries not acknowledged, and since when they wait."""
         return self.acknowledgement.waiting()
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from server.replication.links.replication_state import Replication
+    from server.replication.links.replication_state import ReplicationState
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SAY_AGAIN: Final = 3600.0
 """Seconds until the same is logged again; removal is checked every second."""
 _MICROSECONDS: Final = 1_000_000
 
 
-class Delays:
+class DestinationRetentionLog:
     """Checks one destination when a journal file has to stay for it.
 
     Args:
@@ -32,7 +32,7 @@ class Delays:
         log: the event log.
     """
 
-    def __init__(self, name: str, replication: Replication, clock: Clock, log: Log) -> None:
+    def __init__(self, name: str, replication: ReplicationState, clock: Clock, log: ServerLog) -> None:
         self._name: Final = name
         self._replication: Final = replication
         self._clock: Final = clock

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.replication.core import Recent, Recollection, Remembered, pack, unpack
-from server.replication.core.recent_entries import MOST_REMEMBERED
-from server.replication.links.replication_state import Recollected
-from server.storage.journal import EVENTS, JournalError, Span
-from server.storage.journal.format.layout import CLIENT, SEQUENCE, TXID, FormatError
-from server.topics.durable_watermark import Unsettled
+from server.replication.core import RecentEntries, DedupWindowRecovery, PersistentState, pack, unpack
+from server.replication.core.recent_entries import MAX_RECENT_ENTRIES
+from server.replication.links.replication_state import RecoveredState
+from server.storage.journal import EVENTS, JournalError, LogSpan
+from server.storage.journal.format.layout import CLIENT, SEQUENCE, TXID, JournalFormatError
+from server.topics.durable_watermark import DurableWatermarks
 
 if TYPE_CHECKING:
-    from server.replication.core import Had
-    from server.replication.links.replication_state import Replication
-    from server.storage.journal import Journal, Run
+    from server.replication.core import PublisherWindow
+    from server.replication.links.replication_state import ReplicationState
+    from server.storage.journal import Journal, EntryBatch
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 _SECONDS: Final = 1.0
 """Interval of the checks for changes to store."""
@@ -45,7 +45,7 @@ _READ_AT_ONCE: Final = 4096
 _MOST_BYTES: Final = 4 << 20
 
 
-def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recollected:
+def recover_replication_state(journal: Journal, check: Callable[[], None], events: ServerLog) -> RecoveredState:
     """Return the replication state, from the stored file and from the log.
 
     Args:
@@ -60,18 +60,18 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
     remembered = _find(journal, events)
     log_id = remembered.log
     began = _began(log_id)
-    recent = Recent()
+    recent = RecentEntries()
     is_whole = journal.first_txid <= max(remembered.txid + 1, began)
-    recollection = Recollection(remembered, recent, is_whole=is_whole)
+    recollection = DedupWindowRecovery(remembered, recent, is_whole=is_whole)
     start = min([remembered.txid, *remembered.acknowledged.values()])
-    start = max(start, remembered.txid - MOST_REMEMBERED, journal.first_txid - 1)
+    start = max(start, remembered.txid - MAX_RECENT_ENTRIES, journal.first_txid - 1)
     if remembered.acknowledged:
         lowest = min(remembered.acknowledged.values())
         events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
     # The sequence numbers of messages before the first entry that is read are not known.
     is_cut = start > min(remembered.acknowledged.values(), default=start)
-    unsettled = Unsettled()
-    cursor = journal.replay(Span(start), kinds=EVENTS)
+    unsettled = DurableWatermarks()
+    cursor = journal.replay(LogSpan(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
         for run in cursor.read_on(_READ_AT_ONCE, _MOST_BYTES).runs():
@@ -79,7 +79,7 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
             if not run.origin.path:
                 _note(unsettled, run, is_cut=is_cut)
     recollection.known.highest = journal.last_sequence
-    return Recollected(
+    return RecoveredState(
         log_id,
         began,
         recollection.known,
@@ -91,7 +91,7 @@ def recollect(journal: Journal, check: Callable[[], None], events: Log) -> Recol
     )
 
 
-def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
+def _note(unsettled: DurableWatermarks, run: EntryBatch, *, is_cut: bool) -> None:
     """Note the last sequence number of each publisher in a run of the log."""
     rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
     first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
@@ -100,7 +100,7 @@ def _note(unsettled: Unsettled, run: Run, *, is_cut: bool) -> None:
         unsettled.note(client, before, row[SEQUENCE], row[TXID], 0)
 
 
-def _find(journal: Journal, events: Log) -> Remembered:
+def _find(journal: Journal, events: ServerLog) -> PersistentState:
     """Return the stored state, if it is of this log; else an empty one with a new identity."""
     oldest = journal.files[0]
     # If journals have been removed, only the file knows where the log begins. Entries before the
@@ -109,7 +109,7 @@ def _find(journal: Journal, events: Log) -> Remembered:
     try:
         data = journal.read_replication()
         found = None if data is None else unpack(data)
-    except (OSError, FormatError) as problem:
+    except (OSError, JournalFormatError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         events.emit("21-0022", file=journal.replication_file, problem=why)
         found = None
@@ -118,7 +118,7 @@ def _find(journal: Journal, events: Log) -> Remembered:
         or not journal.first_txid - 1 <= found.txid <= journal.last_txid
         or (not oldest.number and _began(found.log) != began)
     ):
-        return Remembered(f"{began}-{secrets.token_hex(8)}", 0)
+        return PersistentState(f"{began}-{secrets.token_hex(8)}", 0)
     return found
 
 
@@ -127,7 +127,7 @@ def _began(log_id: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-class Remembering:
+class ReplicationStateStore:
     """Stores the replication state.
 
     Args:
@@ -141,12 +141,12 @@ class Remembering:
 
     def __init__(
         self,
-        replication: Replication,
+        replication: ReplicationState,
         highest: Callable[[], Mapping[int, int]],
         log: TransactionLog,
         clock: Clock,
-        events: Log,
-        start: Callable[[Sliced], None],
+        events: ServerLog,
+        start: Callable[[EngineTask], None],
     ) -> None:
         self._replication: Final = replication
         self._highest: Final = highest
@@ -157,9 +157,9 @@ class Remembering:
         self._is_busy = False
         self._problem = ""  # of the last attempt to store it
         self._next = self._head()  # the state being collected, without the publishers
-        self._left: Iterator[Had] = iter(())
-        self._had: list[Had] = []
-        self._stored = Remembered("", 0)  # the stored state, without the publishers
+        self._left: Iterator[PublisherWindow] = iter(())
+        self._had: list[PublisherWindow] = []
+        self._stored = PersistentState("", 0)  # the stored state, without the publishers
         self._cancel: Callable[[], None]
         self._done(self._next, self._store(self._all()))
         self._look_later()
@@ -184,11 +184,11 @@ class Remembering:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         return "", "replication.ack"
 
     def step(self) -> bool:
-        """Collect some publishers; see `Sliced.step`.
+        """Collect some publishers; see `EngineTask.step`.
 
         Entries appended meanwhile are in the log behind the covered ones. They are added from there
         a second time, which changes nothing. But they must not be lost, either.
@@ -202,7 +202,7 @@ class Remembering:
         self._log.when_durable(lambda: self._log.do_aside(store, done))
         return False
 
-    def _store(self, remembered: Remembered) -> str:
+    def _store(self, remembered: PersistentState) -> str:
         """Store a state; its entries are durable. Return the reason of a failure, else empty."""
         try:
             self._log.journal.store_replication(pack(remembered))
@@ -210,7 +210,7 @@ class Remembering:
             return str(error)
         return ""
 
-    def _done(self, head: Remembered, problem: str) -> None:
+    def _done(self, head: PersistentState, problem: str) -> None:
         if not problem:
             self._stored = head
         elif not self._problem:
@@ -219,13 +219,13 @@ class Remembering:
         self._problem = problem
         self._is_busy = False
 
-    def _all(self) -> Remembered:
+    def _all(self) -> PersistentState:
         return replace(self._head(), had=list(self._summary()))
 
-    def _head(self) -> Remembered:
+    def _head(self) -> PersistentState:
         """Return the state without the publishers."""
         replication = self._replication
-        return Remembered(
+        return PersistentState(
             replication.log_id,
             self._log.last_txid,
             replication.cursors(),
@@ -233,5 +233,5 @@ class Remembering:
             logs=replication.identities.remembered(),
         )
 
-    def _summary(self) -> Iterator[Had]:
+    def _summary(self) -> Iterator[PublisherWindow]:
         return self._replication.known.summary(dict(self._highest()))

@@ -26,30 +26,30 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from server.replication.repair.peer_requests import Answers, Asked, Asking
-from server.replication.repair.record_repair import RecordMending
-from server.storage.journal import EVENTS, Damaged, JournalUnreadable, Span
+from server.replication.repair.peer_requests import PeerResponder, PeerRequest, PeerRequester
+from server.replication.repair.record_repair import PeerRecordRepair
+from server.storage.journal import EVENTS, DamagedBody, JournalUnreadableError, LogSpan
 from server.storage.journal.errors import reason
 from server.storage.journal.format.layout import BODY_LENGTH
-from server.util.msgpack_errors import MALFORMED
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
-    from server.replication.core import Known
-    from server.replication.links.context import Neighbours, TransactionLog
-    from server.storage.journal import Gap, Journal, Run
+    from server.replication.core import DedupWindow
+    from server.replication.links.context import PeerLinks, RepairLog
+    from server.storage.journal import RecordGap, Journal, EntryBatch
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 SUBJECT: Final = "mend"
 """Subject of the messages of this module."""
 
-PIECE: Final = 48_000
+ENTRY_CHUNK_SIZE: Final = 48_000
 """Bytes of a body in one message."""
 
 _MOST_HOPELESS: Final = 100_000
 
 
-class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
     """A request for a piece of an entry.
 
     Attributes:
@@ -63,13 +63,13 @@ class Want(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     start: int
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+class EntryChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
     """A piece of an entry.
 
     Attributes:
-        client: see `Want`.
-        sequence: see `Want`.
-        start: see `Want`.
+        client: see `ChunkRequest`.
+        sequence: see `ChunkRequest`.
+        start: see `ChunkRequest`.
         data: the piece; empty if there is none.
     """
 
@@ -79,12 +79,12 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     data: bytes
 
 
-_Word: TypeAlias = Want | Piece
+_BodyRepairMessage: TypeAlias = ChunkRequest | EntryChunk
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
+_DECODER: Final[msgspec.msgpack.Decoder[_BodyRepairMessage]] = msgspec.msgpack.Decoder(_BodyRepairMessage)
 
 
-class MendingByPeers:
+class PeerBodyRepair:
     """Requests damaged entries from other instances, and answers their requests.
 
     Args:
@@ -100,11 +100,11 @@ class MendingByPeers:
     def __init__(
         self,
         instance: str,
-        log: TransactionLog,
-        neighbours: Neighbours,
-        known: Known,
+        log: RepairLog,
+        neighbours: PeerLinks,
+        known: DedupWindow,
         clock: Clock,
-        written: Log,
+        written: ServerLog,
         changed: Callable[[int], None],
     ) -> None:
         self._changed: Final = changed
@@ -116,11 +116,11 @@ class MendingByPeers:
         self._neighbours: Final = neighbours
         self._written: Final = written
         self._data = bytearray()  # received pieces of the requested entry
-        self._asking: Final[Asking[Damaged]] = Asking(
+        self._asking: Final[PeerRequester[DamagedBody]] = PeerRequester(
             neighbours, clock, self._ask, self._ask_on, self._say_if_given_up, self._comes_again
         )
-        self._answers: Final = Answers(log, neighbours, SUBJECT)
-        self._records: Final = RecordMending(
+        self._answers: Final = PeerResponder(log, neighbours, SUBJECT)
+        self._records: Final = PeerRecordRepair(
             instance,
             log,
             neighbours,
@@ -162,7 +162,7 @@ class MendingByPeers:
             return
         self._looking.add(txid)
 
-        def look() -> tuple[list[Damaged], list[Gap]]:
+        def look() -> tuple[list[DamagedBody], list[RecordGap]]:
             journal = self._log.journal
             try:
                 return journal.mending.damaged(txid), journal.restoring.gaps(txid)
@@ -176,7 +176,7 @@ class MendingByPeers:
         self._changed(txid)
         self.look(txid)
 
-    def _note(self, txid: int, found: list[Damaged], gaps: list[Gap]) -> None:
+    def _note(self, txid: int, found: list[DamagedBody], gaps: list[RecordGap]) -> None:
         self._looking.discard(txid)
         self._records.note(gaps)
         for one in found:
@@ -203,29 +203,29 @@ class MendingByPeers:
         if self._asking.wanted and self._asking.asked is None:
             self._changed(0)
 
-    def _comes_again(self, damaged: Damaged) -> bool:
+    def _comes_again(self, damaged: DamagedBody) -> bool:
         """Return whether the publisher will resend an entry: its last known message is earlier."""
         return 0 < self._known.highest(damaged.client) < damaged.sequence
 
-    def _ask(self, asked: Asked[Damaged]) -> None:
+    def _ask(self, asked: PeerRequest[DamagedBody]) -> None:
         self._data.clear()
         self._ask_on(asked)
 
-    def _ask_on(self, asked: Asked[Damaged]) -> None:
-        want = Want(asked.thing.client, asked.thing.sequence, len(self._data))
+    def _ask_on(self, asked: PeerRequest[DamagedBody]) -> None:
+        want = ChunkRequest(asked.thing.client, asked.thing.sequence, len(self._data))
         self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
 
     def _hear(self, peer: str, body: bytes) -> None:
         try:
             word = _DECODER.decode(body)
-        except MALFORMED:
+        except MSGPACK_ERRORS:
             return  # malformed: the requester times out
-        if isinstance(word, Want):
+        if isinstance(word, ChunkRequest):
             self._answer(peer, word)
         else:
             self._take(peer, word)
 
-    def _take(self, peer: str, piece: Piece) -> None:
+    def _take(self, peer: str, piece: EntryChunk) -> None:
         """Process a piece of the requested entry, or the answer that there is none."""
         asked = self._asking.asked
         if asked is None or peer != asked.peer:
@@ -247,7 +247,7 @@ class MendingByPeers:
             self._asking.done()
             self._say_if_given_up()
 
-    def _mend(self, damaged: Damaged, data: bytes, peer: str) -> None:
+    def _mend(self, damaged: DamagedBody, data: bytes, peer: str) -> None:
         self._putting_back.add(damaged.txid)
         client, sequence = damaged.client, damaged.sequence
         highest = self._known.highest(client)
@@ -281,32 +281,32 @@ class MendingByPeers:
 
     # Answers.
 
-    def _answer(self, peer: str, want: Want) -> None:
+    def _answer(self, peer: str, want: ChunkRequest) -> None:
         """Send a piece of an entry, if the other instance is entitled to it."""
 
-        def find() -> Run | None:
+        def find() -> EntryBatch | None:
             try:
                 return _read(self._log.journal, want.client, want.sequence)
-            except (OSError, JournalUnreadable):
+            except (OSError, JournalUnreadableError):
                 return None
 
-        def answer(run: Run | None) -> bytes:
+        def answer(run: EntryBatch | None) -> bytes:
             data = b""
             if run is not None:
                 body = run.data[0][: run.rows[0][BODY_LENGTH]]
                 if self._neighbours.may_have(peer, run.topic, run.origin.path, body):
-                    data = run.data[0][want.start : want.start + PIECE]
+                    data = run.data[0][want.start : want.start + ENTRY_CHUNK_SIZE]
                 else:
                     self._neighbours.refuse(peer, run.topic)
-            return _ENCODER.encode(Piece(want.client, want.sequence, want.start, data))
+            return _ENCODER.encode(EntryChunk(want.client, want.sequence, want.start, data))
 
         self._answers.give(peer, find, answer)
 
 
-def _read(journal: Journal, client: int, sequence: int) -> Run | None:
+def _read(journal: Journal, client: int, sequence: int) -> EntryBatch | None:
     """Return the entry with a bookmark, as a run of one; None if there is none."""
     txid = journal.find(client, sequence)
     if txid is None:
         return None
-    stretch = journal.replay(Span(txid - 1, last=txid), kinds=EVENTS).read_on(1)
+    stretch = journal.replay(LogSpan(txid - 1, last=txid), kinds=EVENTS).read_on(1)
     return next(iter(stretch.runs()), None)

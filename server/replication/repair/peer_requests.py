@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from server.replication.links.context import Neighbours, TransactionLog
+    from server.replication.links.context import PeerLinks, RepairLog
     from server.util.clock import Clock
 
-MOST_WANTED: Final = 1_000
+MAX_PENDING_REQUESTS: Final = 1_000
 """Items that are requested at once; others follow when these are done."""
 
 _TICK_SECONDS: Final = 1.0
@@ -31,7 +31,7 @@ _Found = TypeVar("_Found")
 
 
 @dataclass(slots=True)
-class Asked(Generic[_Thing]):
+class PeerRequest(Generic[_Thing]):
     """A request to an instance.
 
     Attributes:
@@ -51,7 +51,7 @@ class Asked(Generic[_Thing]):
     is_answered: bool = False
 
 
-class Asking(Generic[_Thing]):
+class PeerRequester(Generic[_Thing]):
     """Missing items, by key, and the request for one of them.
 
     Args:
@@ -69,15 +69,15 @@ class Asking(Generic[_Thing]):
 
     def __init__(
         self,
-        neighbours: Neighbours,
+        neighbours: PeerLinks,
         clock: Clock,
-        ask: Callable[[Asked[_Thing]], None],
-        ask_again: Callable[[Asked[_Thing]], None],
+        ask: Callable[[PeerRequest[_Thing]], None],
+        ask_again: Callable[[PeerRequest[_Thing]], None],
         looked: Callable[[], None],
         comes_by_itself: Callable[[_Thing], bool] = lambda _: False,
     ) -> None:
         self.wanted: Final[dict[int, _Thing]] = {}
-        self.asked: Asked[_Thing] | None = None
+        self.asked: PeerRequest[_Thing] | None = None
         self._neighbours: Final = neighbours
         self._clock: Final = clock
         self._ask: Final = ask
@@ -97,7 +97,7 @@ class Asking(Generic[_Thing]):
 
     def want(self, key: int, thing: _Thing) -> None:
         """Add a missing item; it is requested after the next `go_on`."""
-        if len(self.wanted) < MOST_WANTED:
+        if len(self.wanted) < MAX_PENDING_REQUESTS:
             self.wanted.setdefault(key, thing)
             if self._wanted_first is None:
                 self._wanted_first = self._clock.steady()
@@ -137,7 +137,7 @@ class Asking(Generic[_Thing]):
                 if peer not in tried:
                     tried.add(peer)
                     now = self._clock.steady()
-                    self.asked = Asked(key, thing, peer, now, now)
+                    self.asked = PeerRequest(key, thing, peer, now, now)
                     self._ask(self.asked)
                     return
 
@@ -169,7 +169,7 @@ class Asking(Generic[_Thing]):
             self._tick_later()
 
 
-class Answers:
+class PeerResponder:
     """Answers requests of other instances, one of each at a time; others are dropped.
 
     Args:
@@ -178,7 +178,7 @@ class Answers:
         subject: the subject of the messages.
     """
 
-    def __init__(self, log: TransactionLog, neighbours: Neighbours, subject: str) -> None:
+    def __init__(self, log: RepairLog, neighbours: PeerLinks, subject: str) -> None:
         self._log: Final = log
         self._neighbours: Final = neighbours
         self._subject: Final = subject

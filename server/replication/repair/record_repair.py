@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from amperage.wire.bookmarks import client_hash
-from server.replication.core import Hop, hops, lengthen
-from server.replication.core.dedup_window import was_made_by
-from server.replication.repair.peer_requests import Answers, Asked, Asking
-from server.storage.journal import EVENTS, Account, JournalUnreadable, Kind, Origin, Span, Topic
+from server.replication.core import Hop, hops, append_hop
+from server.replication.core.dedup_window import is_identity_made_by
+from server.replication.repair.peer_requests import PeerResponder, PeerRequest, PeerRequester
+from server.storage.journal import EVENTS, ReplacementEntry, JournalUnreadableError, JournalEntryKind, JournalOrigin, LogSpan, JournalTopic
 from server.storage.journal.errors import reason
 from server.storage.journal.format.layout import (
     BODY_CRC,
@@ -43,14 +43,14 @@ from server.storage.journal.format.layout import (
     unpack_origin,
     unpack_topic,
 )
-from server.util.msgpack_errors import MALFORMED
+from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
-    from server.replication.core import Known
-    from server.replication.links.context import Neighbours, TransactionLog
-    from server.storage.journal import Gap, Journal, Run
+    from server.replication.core import DedupWindow
+    from server.replication.links.context import PeerLinks, RepairLog
+    from server.storage.journal import RecordGap, Journal, EntryBatch
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 SUBJECT: Final = "records"
 """Subject of the messages of this module."""
@@ -70,7 +70,7 @@ _MOST_BETWEEN: Final = 16_384
 _AT_ONCE: Final = 256
 
 
-class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+class EntryInfoRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
     """A request to describe the entries of a gap.
 
     Attributes:
@@ -86,8 +86,8 @@ class Describe(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     behind: list[tuple[int, int]]
 
 
-class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An entry as recorded by the instance that was asked; see `Account`.
+class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An entry as recorded by the instance that was asked; see `ReplacementEntry`.
 
     Attributes:
         topic: as in the definitions of a journal.
@@ -107,24 +107,24 @@ class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     origin: bytes
 
 
-class Described(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
-    """The answer to `Describe`.
+class EntryInfoResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+    """The answer to `EntryInfoRequest`.
 
     Attributes:
-        first: see `Describe`.
+        first: see `EntryInfoRequest`.
         entries: the entries; those published at the asking instance come first.
     """
 
     first: int
-    entries: list[Description]
+    entries: list[EntryInfo]
 
 
-_Word: TypeAlias = Describe | Described
+_RecordRepairMessage: TypeAlias = EntryInfoRequest | EntryInfoResponse
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[_Word]] = msgspec.msgpack.Decoder(_Word)
+_DECODER: Final[msgspec.msgpack.Decoder[_RecordRepairMessage]] = msgspec.msgpack.Decoder(_RecordRepairMessage)
 
 
-class RecordMending:
+class PeerRecordRepair:
     """Requests damaged records from other instances, and answers their requests.
 
     Args:
@@ -141,11 +141,11 @@ class RecordMending:
     def __init__(
         self,
         instance: str,
-        log: TransactionLog,
-        neighbours: Neighbours,
-        known: Known,
+        log: RepairLog,
+        neighbours: PeerLinks,
+        known: DedupWindow,
         clock: Clock,
-        written: Log,
+        written: ServerLog,
         mended: Callable[[int], None],
         given_up: Callable[[], None],
     ) -> None:
@@ -157,10 +157,10 @@ class RecordMending:
         self._mended: Final = mended
         self._given_up: Final = given_up
         self._said: set[int] = set()  # first txids of gaps that have been logged as lost
-        self._asking: Final[Asking[Gap]] = Asking(  # by their first txid
+        self._asking: Final[PeerRequester[RecordGap]] = PeerRequester(  # by their first txid
             neighbours, clock, self._ask, self._ask, self._say_what_is_lost
         )
-        self._answers: Final = Answers(log, neighbours, SUBJECT)
+        self._answers: Final = PeerResponder(log, neighbours, SUBJECT)
         neighbours.listen(SUBJECT, self._hear)
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class RecordMending:
 
     # Damaged records.
 
-    def note(self, gaps: Iterable[Gap]) -> None:
+    def note(self, gaps: Iterable[RecordGap]) -> None:
         """Add gaps of damaged records, and request their entries."""
         for gap in gaps:
             if self._covering(gap.first) is None:
@@ -181,7 +181,7 @@ class RecordMending:
         gap = self._covering(txid)
         return None if gap is None else self._asking.is_given_up(gap.first)
 
-    def _covering(self, txid: int) -> Gap | None:
+    def _covering(self, txid: int) -> RecordGap | None:
         gaps = self._asking.wanted.values()
         return next((gap for gap in gaps if gap.first <= txid <= gap.last), None)
 
@@ -191,9 +191,9 @@ class RecordMending:
 
     # Requests.
 
-    def _ask(self, asked: Asked[Gap]) -> None:
+    def _ask(self, asked: PeerRequest[RecordGap]) -> None:
         gap = asked.thing
-        want = Describe(gap.first, gap.last, [*gap.before], [*gap.behind])
+        want = EntryInfoRequest(gap.first, gap.last, [*gap.before], [*gap.behind])
         self._neighbours.say(asked.peer, SUBJECT, _ENCODER.encode(want))
 
     def _say_what_is_lost(self) -> None:
@@ -205,7 +205,7 @@ class RecordMending:
         if lost:
             self._given_up()
 
-    def _say_it_is_lost(self, gap: Gap) -> None:
+    def _say_it_is_lost(self, gap: RecordGap) -> None:
         entries = f"{gap.last - gap.first + 1} entries, from {gap.first} on"
         problem = "no instance that is connected has any that fit what is left of them"
         if not (gap.before or gap.behind):
@@ -215,14 +215,14 @@ class RecordMending:
     def _hear(self, peer: str, body: bytes) -> None:
         try:
             word = _DECODER.decode(body)
-        except MALFORMED:
+        except MSGPACK_ERRORS:
             return  # malformed: the requester times out
-        if isinstance(word, Describe):
+        if isinstance(word, EntryInfoRequest):
             self._answer(peer, word)
         else:
             self._take(peer, word)
 
-    def _take(self, peer: str, word: Described) -> None:
+    def _take(self, peer: str, word: EntryInfoResponse) -> None:
         """Process the answer of another instance."""
         asked, link = self._asking.asked, self._neighbours.peers.get(peer)
         if asked is None or link is None or (peer, word.first) != (asked.peer, asked.key):
@@ -247,7 +247,7 @@ class RecordMending:
             lambda: self._log.do_aside(restore, lambda done: self._note_done(asked, done))
         )
 
-    def _note_done(self, asked: Asked[Gap], done: _Done) -> None:
+    def _note_done(self, asked: PeerRequest[RecordGap], done: _RestoreResult) -> None:
         """Process the result of a repair, which may have rebuilt nothing."""
         gap, peer = asked.thing, asked.peer
         if self._asking.asked is asked:
@@ -270,30 +270,30 @@ class RecordMending:
 
     # Answers.
 
-    def _answer(self, peer: str, want: Describe) -> None:
+    def _answer(self, peer: str, want: EntryInfoRequest) -> None:
         """Describe the entries recorded here that the other instance may have."""
 
-        def find() -> list[_Found]:
+        def find() -> list[_CandidateEntry]:
             try:
                 return _found(self._log.journal, want, peer)
-            except (OSError, JournalUnreadable):
+            except (OSError, JournalUnreadableError):
                 return []
 
-        def answer(found: list[_Found]) -> bytes:
-            allowed: dict[tuple[Topic, str], bool] = {}
-            entries: list[Description] = []
+        def answer(found: list[_CandidateEntry]) -> bytes:
+            allowed: dict[tuple[JournalTopic, str], bool] = {}
+            entries: list[EntryInfo] = []
             for one in found:
                 key = one.topic, one.path
                 if key not in allowed:
                     allowed[key] = self._neighbours.may_have(peer, *key)
                 if allowed[key]:
                     entries.append(one.description)
-            return _ENCODER.encode(Described(want.first, _as_many_as_fit(entries)))
+            return _ENCODER.encode(EntryInfoResponse(want.first, _as_many_as_fit(entries)))
 
         self._answers.give(peer, find, answer)
 
 
-class _Found(NamedTuple):
+class _CandidateEntry(NamedTuple):
     """An entry that a request may refer to.
 
     Attributes:
@@ -302,32 +302,32 @@ class _Found(NamedTuple):
         description: its description.
     """
 
-    topic: Topic
+    topic: JournalTopic
     path: str
-    description: Description
+    description: EntryInfo
 
 
-class _Done(NamedTuple):
+class _RestoreResult(NamedTuple):
     """Result for a gap: txid, identity and number of entries; remaining gaps; a problem."""
 
     restored: Sequence[tuple[int, int, int]] = ()
-    left: Sequence[Gap] = ()
+    left: Sequence[RecordGap] = ()
     problem: str = ""
 
 
-def _restore(journal: Journal, gap: Gap, accounts: Sequence[Account]) -> _Done:
+def _restore(journal: Journal, gap: RecordGap, accounts: Sequence[ReplacementEntry]) -> _RestoreResult:
     try:
         done = journal.restoring.restore(
             gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
         )
         left = [one for one in journal.restoring.gaps(gap.first) if one.first <= gap.last]
     except OSError as problem:
-        return _Done(problem=reason(problem))
+        return _RestoreResult(problem=reason(problem))
     restored = [(txid, one.client, one.sequence) for txid, one in sorted(done.items())]
-    return _Done(restored, left)
+    return _RestoreResult(restored, left)
 
 
-def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | None:
+def _account(one: EntryInfo, hop: Hop, instance: str, gap: RecordGap) -> ReplacementEntry | None:
     """Return the entry that another instance describes, as it would be in the log of this one.
 
     Args:
@@ -351,8 +351,8 @@ def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | N
         source_txid = 0 if txid == source_txid else source_txid
     text = ""
     for each in path:
-        text = lengthen(text, each)
-    return Account(
+        text = append_hop(text, each)
+    return ReplacementEntry(
         txid,
         one.client,
         one.sequence,
@@ -365,16 +365,16 @@ def _account(one: Description, hop: Hop, instance: str, gap: Gap) -> Account | N
         one.extras_length,
         one.checksum,
         topic,
-        partial(_pick_origin, Origin(origin.auth_id, text)),
+        partial(_pick_origin, JournalOrigin(origin.auth_id, text)),
     )
 
 
 def _txid_of(client: int, sequence: int, source_txid: int, instance: str) -> int:
     """Return the txid of an entry at the instance where it was published."""
-    return sequence if was_made_by(instance, client, source_txid) else source_txid
+    return sequence if is_identity_made_by(instance, client, source_txid) else source_txid
 
 
-def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
+def _pick_origin(origin: JournalOrigin, there: Iterable[JournalOrigin]) -> JournalOrigin | None:
     """Return the origin of an entry, if present, or one that began at the same instance."""
     alike = None
     first = hops(origin.path)[:1]
@@ -386,7 +386,7 @@ def _pick_origin(origin: Origin, there: Iterable[Origin]) -> Origin | None:
     return alike
 
 
-def _found(journal: Journal, want: Describe, asker: str) -> list[_Found]:
+def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_CandidateEntry]:
     """Return the entries that another instance may ask about, the likeliest first."""
     low = _find_any(journal, want.before[:_MOST_NAMES])
     high = _find_any(journal, want.behind[:_MOST_NAMES])
@@ -394,16 +394,16 @@ def _found(journal: Journal, want: Describe, asker: str) -> list[_Found]:
         return []
     low, high = low or high or 0, high or low or 0
     low, high = min(low, high), min(max(low, high), low + _MOST_BETWEEN)
-    span = Span(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
+    span = LogSpan(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
     cursor = journal.replay(span, kinds=EVENTS)
-    sure: list[_Found] = []
-    likely: list[tuple[int, _Found]] = []
+    sure: list[_CandidateEntry] = []
+    likely: list[tuple[int, _CandidateEntry]] = []
     while not cursor.is_caught_up:
         for run in cursor.read_on(_AT_ONCE).runs():
             path = hops(run.origin.path)
             is_theirs = bool(path) and path[0].name == asker
             for one, txid in _descriptions(run):
-                found = _Found(run.topic, run.origin.path, one)
+                found = _CandidateEntry(run.topic, run.origin.path, one)
                 if not is_theirs:
                     likely.append((max(low - txid, txid - high, 0), found))
                 elif (
@@ -421,15 +421,15 @@ def _find_any(journal: Journal, names: Iterable[tuple[int, int]]) -> int | None:
     return next((txid for txid in found if txid is not None), None)
 
 
-def _descriptions(run: Run) -> Iterable[tuple[Description, int]]:
+def _descriptions(run: EntryBatch) -> Iterable[tuple[EntryInfo, int]]:
     topic, origin = pack_topic(run.topic), pack_origin(run.origin)
     for row in run.rows:
         is_ours = not run.origin.path and row[SEQUENCE] != row[TXID]
-        description = Description(
+        description = EntryInfo(
             row[CLIENT],
             row[SEQUENCE],
             row[TXID] if is_ours else row[SOURCE_TXID],
-            int(Kind(row[KIND])),
+            int(JournalEntryKind(row[KIND])),
             row[SOW_KEY],
             row[EXPIRATION],
             row[BODY_LENGTH],
@@ -441,7 +441,7 @@ def _descriptions(run: Run) -> Iterable[tuple[Description, int]]:
         yield description, row[TXID]
 
 
-def _as_many_as_fit(descriptions: Sequence[Description]) -> list[Description]:
+def _as_many_as_fit(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
     size, chosen = 0, []
     for one in descriptions:
         size += len(_ENCODER.encode(one))

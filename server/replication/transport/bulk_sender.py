@@ -17,13 +17,13 @@ from typing import Final
 
 from server.replication.transport.socket_send import send_all
 
-MOST_UNSENT: Final = 1 << 20
+MAX_UNSENT_BYTES: Final = 1 << 20
 """Bytes not yet accepted by the kernel above which a connection is not ready for more."""
 
-_LEAST_UNSENT: Final = MOST_UNSENT // 4
+_LEAST_UNSENT: Final = MAX_UNSENT_BYTES // 4
 
 
-class Carrier:
+class BulkSender:
     """Sends over a connection on a thread, while the event loop reads from it.
 
     Nothing else may be written to the connection before the carrier is idle.
@@ -64,7 +64,7 @@ class Carrier:
         """Send bytes. Return True if there is room for more; if not, `relieved` is called later."""
         self._given += sum(map(len, data))
         self._queue.put(data)
-        if self._given - self._sent <= MOST_UNSENT:
+        if self._given - self._sent <= MAX_UNSENT_BYTES:
             return True
         # The thread reads this flag after it has updated `_sent`, so one of the two sees the other.
         self._is_crowded = True

@@ -1,10 +1,10 @@
 """Connections between instances, as links see them: bytes in, bytes out.
 
-Large amounts of replicated log entries are sent on a separate thread (`Carrier`), unless the
+Large amounts of replicated log entries are sent on a separate thread (`BulkSender`), unless the
 connection is encrypted. Small amounts are written by the event loop. Each of the two sends only
 when the other one has nothing left to send.
 
-An accepted connection is in the `Lobby` until the identity of its peer is known.
+An accepted connection is in the `PreLogonLimits` until the identity of its peer is known.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from server.engine.scheduler import LONG_READ
-from server.engine.unauthenticated import Visit
-from server.replication.links.link import Stage
-from server.replication.transport.bulk_sender import MOST_UNSENT, Carrier
-from server.replication.transport.peer_addresses import Addresses, comes_from, hosts_of, resolve
+from server.engine.scheduler import LONG_READ_SIZE
+from server.engine.unauthenticated import PreLogonConnection
+from server.replication.links.link import LinkStage
+from server.replication.transport.bulk_sender import MAX_UNSENT_BYTES, BulkSender
+from server.replication.transport.peer_addresses import HostAddresses, comes_from, hosts_of, resolve
 from server.replication.transport.security_check import shortfall
-from server.security.authentication import Admission, Credentials, Origin
-from server.security.deferred import Later, Pending, when_decided
-from server.security.permissions import NOTHING, Permission, Permissions, Permit
-from server.storage.journal import Topic
-from server.topics.system.audit import Party
-from server.transports.connection import Reception, entered, printable_address
+from server.security.authentication import Admission, LogonCredentials, LogonOrigin
+from server.security.deferred import AnswerOrFuture, AnswerFuture, on_answer
+from server.security.permissions import NO_PERMISSIONS, Permission, Permissions, Permit
+from server.storage.journal import JournalTopic
+from server.topics.system.audit import AuditParty
+from server.transports.connection import TransportContext, with_certificate_user, printable_address
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
-    from server.engine.scheduler import Turns
+    from server.engine.scheduler import Scheduler
     from server.replication.core import Hello
-    from server.replication.links.link import Link
-    from server.replication.links.registry import Links
+    from server.replication.links.link import ReplicationLink
+    from server.replication.links.registry import LinkRegistry
     from server.topics.subscriptions.delivery.outbox import Outboxes
 
 _MUCH: Final = 16 << 10
@@ -46,7 +46,7 @@ _LINGER_SECONDS: Final = 5.0
 
 
 class ReplicationConnection(asyncio.Protocol):
-    """A connection between two instances, made by either of them; a `Conduit`.
+    """A connection between two instances, made by either of them; a `LinkConnection`.
 
     Args:
         turns: shares the engine's time.
@@ -60,9 +60,9 @@ class ReplicationConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        turns: Turns,
+        turns: Scheduler,
         outboxes: Outboxes,
-        begin: Callable[[ReplicationConnection], Link],
+        begin: Callable[[ReplicationConnection], ReplicationLink],
     ) -> None:
         self.address = ""
         self.is_ready = True
@@ -70,9 +70,9 @@ class ReplicationConnection(asyncio.Protocol):
         self._outboxes = outboxes
         self._make_link = begin
         self._transport: asyncio.Transport | None = None
-        self._link: Link | None = None
+        self._link: ReplicationLink | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._carrier: Carrier | None = None
+        self._carrier: BulkSender | None = None
         self._carried_at = 0.0
         self._is_closing = False
 
@@ -81,7 +81,7 @@ class ReplicationConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make the link."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
-        self._transport.set_write_buffer_limits(MOST_UNSENT)
+        self._transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
         self._loop = asyncio.get_running_loop()
         self.address = printable_address(transport.get_extra_info("peername"))
         self._begin()
@@ -96,7 +96,7 @@ class ReplicationConnection(asyncio.Protocol):
         turns = self._turns
         first = len(self._outboxes.waiting)
         self._link.feed(data)
-        if len(data) >= LONG_READ:
+        if len(data) >= LONG_READ_SIZE:
             turns.flush_while_busy()
         else:
             turns.flush(first)
@@ -122,7 +122,7 @@ class ReplicationConnection(asyncio.Protocol):
     # Called by the link.
 
     def send(self, *data: bytes) -> None:
-        """See `Conduit`."""
+        """See `LinkConnection`."""
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
@@ -132,7 +132,7 @@ class ReplicationConnection(asyncio.Protocol):
         elif not carrier.send(data):
             self.is_ready = False
 
-    def _carrier_for(self, transport: asyncio.Transport, size: int) -> Carrier | None:
+    def _carrier_for(self, transport: asyncio.Transport, size: int) -> BulkSender | None:
         """Return the carrier that sends `size` bytes; None if the event loop does."""
         carrier, loop = self._carrier, self._loop
         if loop is None or (carrier is not None and not carrier.is_idle):
@@ -147,23 +147,23 @@ class ReplicationConnection(asyncio.Protocol):
         if carrier is None:
             held = transport.get_extra_info("socket")
             with suppress(OSError, RuntimeError):  # no free descriptor, or no thread can start
-                carrier = self._carrier = Carrier(
+                carrier = self._carrier = BulkSender(
                     held, loop.call_soon_threadsafe, self.resume_writing, transport.abort
                 )
         return carrier
 
     def pause(self) -> None:
-        """See `Conduit`."""
+        """See `LinkConnection`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """See `Conduit`."""
+        """See `LinkConnection`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """See `Conduit`."""
+        """See `LinkConnection`."""
         transport = self._transport
         if transport is None or self._is_closing or transport.is_closing():
             return
@@ -182,25 +182,25 @@ class ReplicationConnection(asyncio.Protocol):
             self.close()
 
 
-class AcceptedReplication(ReplicationConnection):
-    """A connection that another instance has made; a `Gate`.
+class AcceptedReplicationConnection(ReplicationConnection):
+    """A connection that another instance has made; a `LinkAdmission`.
 
     Args:
         reception: the reception of the transport.
         links: all links of this instance.
     """
 
-    def __init__(self, reception: Reception, links: Links) -> None:
+    def __init__(self, reception: TransportContext, links: LinkRegistry) -> None:
         self._reception = reception
         self._links = links
-        self._visit: Visit | None = None
+        self._visit: PreLogonConnection | None = None
         self._user = ""
         self._instance = ""
         self._is_authenticated = False
         self._certificate_user = ""
-        self._permissions: Permissions = NOTHING
-        self._deciding: Pending[str | None] | None = None
-        self._hosts: Addresses = {}
+        self._permissions: Permissions = NO_PERMISSIONS
+        self._deciding: AnswerFuture[str | None] | None = None
+        self._hosts: HostAddresses = {}
         self._finding: asyncio.Task[None] | None = None
         transport = reception.entrance.transport
         super().__init__(
@@ -218,7 +218,7 @@ class AcceptedReplication(ReplicationConnection):
         """See `ReplicationConnection`."""
         super().data_received(data)
         if self._visit is not None and self._link is not None:
-            if self._link.stage is Stage.GREETING:
+            if self._link.stage is LinkStage.GREETING:
                 self._visit.keep(self._link.held)
             else:
                 self._leave_lobby()
@@ -228,7 +228,7 @@ class AcceptedReplication(ReplicationConnection):
         self._reception.connections.discard(self)
         self._leave_lobby()
         self._permissions.leave()
-        self._permissions = NOTHING
+        self._permissions = NO_PERMISSIONS
         if self._deciding is not None:
             self._deciding.give_up()
         super().connection_lost(exc)
@@ -243,7 +243,7 @@ class AcceptedReplication(ReplicationConnection):
             return
         reception.connections.add(self)
         super()._begin()
-        self._visit = Visit(reception.engine.lobby, self)
+        self._visit = PreLogonConnection(reception.engine.lobby, self)
 
     def _leave_lobby(self) -> None:
         if self._visit is not None:
@@ -259,7 +259,7 @@ class AcceptedReplication(ReplicationConnection):
 
     @property
     def is_proven(self) -> bool:
-        """See `Gate`."""
+        """See `LinkAdmission`."""
         if self._permissions.is_instance(self._instance):
             return self._is_authenticated
         named = {self._user if self._is_authenticated else "", self._certificate_user}
@@ -267,11 +267,11 @@ class AcceptedReplication(ReplicationConnection):
 
     @property
     def is_stranger(self) -> bool:
-        """See `Gate`."""
+        """See `LinkAdmission`."""
         return self._is_authenticated and not self.is_proven
 
     def falls_short(self, destination: DestinationSpec) -> str | None:
-        """See `Gate`."""
+        """See `LinkAdmission`."""
         transport = self._transport
         context = None if transport is None else transport.get_extra_info("sslcontext")
         return shortfall(context, destination.transports) or self._lacks_proof(destination)
@@ -283,7 +283,7 @@ class AcceptedReplication(ReplicationConnection):
         hosts = hosts_of(destination)
         if self.is_stranger:
             if not hosts and all(
-                self.may_replicate(Topic(one.message_type, one.name)) for one in destination.topics
+                self.may_replicate(JournalTopic(one.message_type, one.name)) for one in destination.topics
             ):
                 return None
             return (
@@ -296,7 +296,7 @@ class AcceptedReplication(ReplicationConnection):
         return f"it comes from {self._peer_host}, and the destination is at {', '.join(hosts)}"
 
     def doubt(self, destination: DestinationSpec) -> str | None:
-        """See `Gate`."""
+        """See `LinkAdmission`."""
         if self.is_proven or hosts_of(destination):
             return None
         if self.is_stranger:
@@ -317,8 +317,8 @@ class AcceptedReplication(ReplicationConnection):
 
     # Its permissions.
 
-    def judge(self, topic: Topic) -> str | None:
-        """See `Gate`.
+    def judge(self, topic: JournalTopic) -> str | None:
+        """See `LinkAdmission`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication allowed.
         """
@@ -333,46 +333,46 @@ class AcceptedReplication(ReplicationConnection):
             f" transport {transport} has to allow it"
         )
 
-    def may_replicate(self, topic: Topic) -> bool:
-        """See `Gate`."""
+    def may_replicate(self, topic: JournalTopic) -> bool:
+        """See `LinkAdmission`."""
         return self._permit(topic).allowed
 
-    def _permit(self, topic: Topic) -> Permit:
+    def _permit(self, topic: JournalTopic) -> Permit:
         return self._permissions.permit(Permission.REPLICATE_TOPIC, self._resource(topic))
 
-    def _resource(self, topic: Topic) -> str:
+    def _resource(self, topic: JournalTopic) -> str:
         return self._reception.engine.stores.resource(topic.message_type, topic.name)
 
     def refuse(self, action: str, resource: str, reason: str) -> None:
-        """See `Gate`."""
+        """See `LinkAdmission`."""
         self._reception.engine.audit.refused(self._party(self._user), action, resource, reason)
 
-    def _party(self, user: str) -> Party:
+    def _party(self, user: str) -> AuditParty:
         entrance = self._reception.entrance
-        return Party(user, self.address, entrance.transport, module=entrance.module)
+        return AuditParty(user, self.address, entrance.transport, module=entrance.module)
 
     # Its logon.
 
-    def admit(self, hello: Hello) -> Later[str | None]:
-        """See `Gate`.
+    def admit(self, hello: Hello) -> AnswerOrFuture[str | None]:
+        """See `LinkAdmission`.
 
         Source: AMPS User Guide, Entitlement Resource and Permission Types: replication_logon.
         """
         assert self._transport is not None  # noqa: S101 - data has been received from there
         user = hello.user
         self._instance = hello.instance
-        entrance = entered(self._reception.entrance, self._transport)
+        entrance = with_certificate_user(self._reception.entrance, self._transport)
         self._certificate_user = entrance.certificate_user
-        origin = Origin(
+        origin = LogonOrigin(
             entrance.transport, self.address, user, certificate_user=entrance.certificate_user
         )
-        credentials = Credentials(user, hello.password, explicit=True, origin=origin)
-        found: Pending[str | None] = Pending()
+        credentials = LogonCredentials(user, hello.password, explicit=True, origin=origin)
+        found: AnswerFuture[str | None] = AnswerFuture()
 
         def authenticated(admission: Admission) -> None:
             if admission.granted:
                 self._is_authenticated = admission.is_proven
-                when_decided(
+                on_answer(
                     entrance.entitlement.enter(admission.user), partial(entitled, admission.user)
                 )
             else:
@@ -397,10 +397,10 @@ class AcceptedReplication(ReplicationConnection):
                 self._find_hosts(hello, found)
 
         decision = entrance.authenticator.begin().step(credentials)
-        if isinstance(decision, Pending):
+        if isinstance(decision, AnswerFuture):
             found.if_given_up(decision.give_up)
         self._deciding = found
-        when_decided(decision, authenticated)
+        on_answer(decision, authenticated)
         return found
 
     def _refusal(self) -> str | None:
@@ -423,7 +423,7 @@ class AcceptedReplication(ReplicationConnection):
         audit.logged_on(party, "")
         return None
 
-    def _find_hosts(self, hello: Hello, found: Pending[str | None]) -> None:
+    def _find_hosts(self, hello: Hello, found: AnswerFuture[str | None]) -> None:
         """Resolve the hosts of the Destinations that the instance may be, then admit it."""
         hosts: set[str] = set()
         for own in self._links.replication.destinations.values():
@@ -440,20 +440,20 @@ class AcceptedReplication(ReplicationConnection):
         self._finding = asyncio.get_running_loop().create_task(find())
 
 
-class ReplicatingUsers:
-    """The users that replicate to one transport; see `Forgetful`.
+class ReplicationUsers:
+    """The users that replicate to one transport; see `PermissionCache`.
 
     Args:
         reception: the reception of the transport.
     """
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: TransportContext) -> None:
         self._reception = reception
 
     def forget(self, user: str | None = None) -> None:
         """Disconnect a user's instances, or all, so that they log on again with new permissions."""
         for connection in list(self._reception.connections):
-            if isinstance(connection, AcceptedReplication) and (
+            if isinstance(connection, AcceptedReplicationConnection) and (
                 user is None or (user and user == connection.user)
             ):
                 connection.disconnect("entitlement reset")

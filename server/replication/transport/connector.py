@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from server.replication.transport.connection import ReplicationConnection
 from server.security.outgoing.authenticators import make_credential_source
-from server.security.outgoing.source import CredentialsError, CredentialSource
+from server.security.outgoing.source import CredentialSourceError, CredentialSource
 from server.transports.listener import TransportError
-from server.transports.tls import TlsError, make_client_context, words
+from server.transports.tls import TlsError, make_client_context, describe_tls_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         OutgoingTransportSpec,
     )
     from server.engine.engine import Engine
-    from server.replication.links.registry import Links
+    from server.replication.links.registry import LinkRegistry
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ _LASTING_SECONDS: Final = 5.0
 """The time that a link has to last for the back-off to start again from its shortest pause."""
 
 
-class Outgoing:
+class ReplicationConnector:
     """The connections to all destinations of an instance.
 
     Args:
@@ -57,9 +57,9 @@ class Outgoing:
         links: the links that use the connections.
     """
 
-    def __init__(self, spec: InstanceSpec, engine: Engine, links: Links) -> None:
+    def __init__(self, spec: InstanceSpec, engine: Engine, links: LinkRegistry) -> None:
         self._reaching = [
-            _Reaching(one, spec.modules, engine, links)
+            _DestinationConnector(one, spec.modules, engine, links)
             for one in spec.replication
             if any(transport.addresses for transport in one.transports)
         ]
@@ -86,7 +86,7 @@ class Outgoing:
         self._tasks = []
 
 
-class _Reaching:
+class _DestinationConnector:
     """The connections to one destination."""
 
     def __init__(
@@ -94,7 +94,7 @@ class _Reaching:
         spec: DestinationSpec,
         modules: Sequence[ModuleSpec],
         engine: Engine,
-        links: Links,
+        links: LinkRegistry,
     ) -> None:
         self._spec = spec
         self._engine = engine
@@ -197,8 +197,8 @@ class _Reaching:
         except TimeoutError:
             self._cannot(address, f"no connection within {_CONNECT_SECONDS:.0f} seconds")
         except ssl.SSLError as problem:
-            self._cannot(address, words(problem))
-        except (CredentialsError, TlsError) as problem:
+            self._cannot(address, describe_tls_error(problem))
+        except (CredentialSourceError, TlsError) as problem:
             self._cannot(address, str(problem))
         except UnicodeError as problem:  # not a valid host name
             self._cannot(address, str(problem))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _RESOLVE_TIMEOUT_S: Final = 3.0
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-Addresses: TypeAlias = dict[str, frozenset[Address]]
+IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+HostAddresses: TypeAlias = dict[str, frozenset[IpAddress]]
 """The addresses of hosts, by their names."""
 
 
@@ -30,12 +30,12 @@ def hosts_of(destination: DestinationSpec) -> frozenset[str]:
     )
 
 
-async def resolve(hosts: Iterable[str]) -> Addresses:
+async def resolve(hosts: Iterable[str]) -> HostAddresses:
     """Return the addresses of hosts; none for one that cannot be resolved in time."""
     return {host: await _resolve(host) for host in hosts}
 
 
-async def _resolve(host: str) -> frozenset[Address]:
+async def _resolve(host: str) -> frozenset[IpAddress]:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_RESOLVE_TIMEOUT_S):
@@ -45,7 +45,7 @@ async def _resolve(host: str) -> frozenset[Address]:
     return frozenset(_plain(str(one[4][0])) for one in found)
 
 
-def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
+def comes_from(peer: str, hosts: Iterable[str], addresses: HostAddresses) -> bool:
     """Return whether a connection comes from one of the hosts.
 
     All loopback addresses are the same host.
@@ -56,11 +56,11 @@ def comes_from(peer: str, hosts: Iterable[str], addresses: Addresses) -> bool:
         addresses: the addresses of the hosts.
     """
     at = _plain(peer)
-    known = frozenset[Address]().union(*(addresses.get(host, ()) for host in hosts))
+    known = frozenset[IpAddress]().union(*(addresses.get(host, ()) for host in hosts))
     return at in known or (at.is_loopback and any(one.is_loopback for one in known))
 
 
-def _plain(text: str) -> Address:
+def _plain(text: str) -> IpAddress:
     """Return an IP address without its zone; the IPv4 address of an IPv4-mapped one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

@@ -18,15 +18,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from server.security.authentication import Admission, Challenge, Credentials
-from server.security.custom.library import have_forget, make_module
+from server.security.authentication import Admission, Challenge, LogonCredentials
+from server.security.custom.library import clear_module_cache, make_module
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
-    from server.security.async_worker import Desk
-    from server.security.authentication import Exchange
-    from server.security.deferred import Later
-    from server.util.log_protocol import Log
+    from server.security.async_worker import AsyncWorker
+    from server.security.authentication import LogonExchange
+    from server.security.deferred import AnswerOrFuture
+    from server.util.log_protocol import ServerLog
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Lone surrogates, which cannot be encoded as UTF-8."""
@@ -37,12 +37,12 @@ ENTRY_POINT: Final = "create_authentication"
 class AuthenticationModule(Protocol):
     """The object that a library makes."""
 
-    async def authenticate(self, credentials: Credentials, previous: Admission | None) -> Admission:
+    async def authenticate(self, credentials: LogonCredentials, previous: Admission | None) -> Admission:
         """Decide on credentials; see above."""
 
 
 def load_authentication(
-    module: ModuleSpec, options: Options, desk: Desk, log: Log
+    module: ModuleSpec, options: Options, desk: AsyncWorker, log: ServerLog
 ) -> CustomAuthenticator:
     """Load a library and make its authentication module.
 
@@ -70,19 +70,19 @@ class CustomAuthenticator:
         log: receives an entry when one fails.
     """
 
-    def __init__(self, name: str, module: AuthenticationModule, desk: Desk, log: Log) -> None:
+    def __init__(self, name: str, module: AuthenticationModule, desk: AsyncWorker, log: ServerLog) -> None:
         self.name: Final = name
         self.module: Final = module
         self.desk: Final = desk
         self.log: Final = log
 
-    def begin(self) -> Exchange:
+    def begin(self) -> LogonExchange:
         """See `Authenticator`."""
-        return _Exchange(self)
+        return _CustomExchange(self)
 
     def forget(self) -> None:
         """See `Authenticator`."""
-        have_forget(self.module, self.name, self.log)
+        clear_module_cache(self.module, self.name, self.log)
 
 
 def _problem(given: object) -> str:
@@ -108,7 +108,7 @@ def _problem(given: object) -> str:
     return ""
 
 
-class _Exchange:
+class _CustomExchange:
     """One logon.
 
     Args:
@@ -119,11 +119,11 @@ class _Exchange:
         self._authenticator = authenticator
         self._previous: Admission | None = None
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         return self._authenticator.desk.ask(lambda: self._decide(credentials), self._refuse)
 
-    async def _decide(self, credentials: Credentials) -> Admission:
+    async def _decide(self, credentials: LogonCredentials) -> Admission:
         given: object = await self._authenticator.module.authenticate(credentials, self._previous)
         problem = _problem(given)
         if not isinstance(given, Admission) or problem:

@@ -25,18 +25,18 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from server.security.custom.library import have_forget, make_module
-from server.security.deferred import Pending, when_decided
+from server.security.custom.library import clear_module_cache, make_module
+from server.security.deferred import AnswerFuture, on_answer
 from server.security.permission_document import DocumentError, make_document
-from server.security.permissions import NOTHING
+from server.security.permissions import NO_PERMISSIONS
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
     from server.expressions.functions.registry import Functions
-    from server.security.async_worker import Desk
-    from server.security.deferred import Later
+    from server.security.async_worker import AsyncWorker
+    from server.security.deferred import AnswerOrFuture
     from server.security.permissions import Permissions
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 ENTRY_POINT: Final = "create_entitlement"
 
@@ -52,7 +52,7 @@ class EntitlementModule(Protocol):
 
 
 def load_entitlement(
-    module: ModuleSpec, options: Options, functions: Functions, desk: Desk, log: Log
+    module: ModuleSpec, options: Options, functions: Functions, desk: AsyncWorker, log: ServerLog
 ) -> CustomEntitlement:
     """Load a library and make its entitlement module.
 
@@ -83,7 +83,7 @@ class CustomEntitlement:
     """
 
     def __init__(
-        self, name: str, module: EntitlementModule, functions: Functions, desk: Desk, log: Log
+        self, name: str, module: EntitlementModule, functions: Functions, desk: AsyncWorker, log: ServerLog
     ) -> None:
         self._name = name
         self._module = module
@@ -91,9 +91,9 @@ class CustomEntitlement:
         self._desk = desk
         self._log = log
         self._known: OrderedDict[str, Permissions] = OrderedDict()
-        self._asked: dict[str, Pending[Permissions]] = {}
+        self._asked: dict[str, AnswerFuture[Permissions]] = {}
 
-    def enter(self, user: str) -> Later[Permissions]:
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         known = self._known.get(user)
         if known is not None:
@@ -110,21 +110,21 @@ class CustomEntitlement:
         else:
             self._known.pop(user, None)
             self._asked.pop(user, None)
-        have_forget(self._module, self._name, self._log, user)
+        clear_module_cache(self._module, self._name, self._log, user)
 
-    def _ask(self, user: str) -> Pending[Permissions]:
-        asked: Pending[Permissions] = Pending()
+    def _ask(self, user: str) -> AnswerFuture[Permissions]:
+        asked: AnswerFuture[Permissions] = AnswerFuture()
         self._asked[user] = asked
         answer = self._desk.ask(partial(self._decide, user), partial(self._refuse, user))
         answer.when_there(partial(self._take, user, asked))
         return asked
 
-    def _take(self, user: str, asked: Pending[Permissions], answer: Permissions) -> None:
+    def _take(self, user: str, asked: AnswerFuture[Permissions], answer: Permissions) -> None:
         if self._asked.get(user) is not asked:  # forgotten meanwhile: the answer is stale
-            when_decided(self.enter(user), asked.give)
+            on_answer(self.enter(user), asked.give)
             return
         del self._asked[user]
-        if answer is not NOTHING:
+        if answer is not NO_PERMISSIONS:
             self._known[user] = answer
             if len(self._known) > _MOST_USERS:
                 self._known.popitem(last=False)
@@ -142,4 +142,4 @@ class CustomEntitlement:
 
     def _refuse(self, user: str, problem: str) -> Permissions:
         self._log.emit("25-0040", module=self._name, user=user, problem=problem)
-        return NOTHING
+        return NO_PERMISSIONS

@@ -15,10 +15,10 @@ from server.util.plugin_loader import explain, load_entry_point
 
 if TYPE_CHECKING:
     from config_schema.spec import ModuleSpec, Options
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 
-class CustomError(ValueError):
+class CustomModuleError(ValueError):
     """A library cannot be used. The text says which and why."""
 
 
@@ -42,17 +42,17 @@ def make_module(module: ModuleSpec, options: Options, entry_point: str, method: 
     try:
         made: object = create(module.name, given)
     except ValueError as error:
-        raise CustomError(f"{module.name}: {error}") from error
+        raise CustomModuleError(f"{module.name}: {error}") from error
     except Exception as error:  # third-party code may raise anything
-        raise CustomError(f"{module.name}: {entry_point} failed: {explain(error)}") from error
+        raise CustomModuleError(f"{module.name}: {entry_point} failed: {explain(error)}") from error
     if not callable(getattr(made, method, None)):
-        raise CustomError(
+        raise CustomModuleError(
             f"{module.library}: {entry_point} returned {type(made).__name__}, which lacks {method}"
         )
     return made
 
 
-def have_forget(module: object, name: str, log: Log, *about: object) -> None:
+def clear_module_cache(module: object, name: str, log: ServerLog, *about: object) -> None:
     """Call a module's function `forget`, if it has one.
 
     Args:

@@ -5,7 +5,7 @@
 
 `service.py` sends requests: on the desk, never on the engine's thread, and once for all concurrent
 logons with the same credentials. Results are kept in a store (`store.py`) as long as the user has
-connections; transports with the same `CredentialStore` share it. `modules.py` builds the engine's
+connections; transports with the same `PermissionStore` share it. `modules.py` builds the engine's
 modules on both: an authentication module and an entitlement module, or with `EntitlementOnly` the
 latter alone, which sends requests without credentials. `challenges.py` formats credentials as the
 service requires, `settings.py` reads the options and `checking.py` validates them.

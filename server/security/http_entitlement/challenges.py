@@ -23,10 +23,10 @@ _PARAMETER: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD
 _SCHEME: Final = re.compile(rf"({_WORD})(?:\s+[A-Za-z0-9._~+/-]+=*\s*(?=,|$)|\s+|(?=,|$))")
 _ESCAPED: Final = re.compile(r"\\(.)")
 
-Hash: TypeAlias = Callable[[str], str]
+HashFunction: TypeAlias = Callable[[str], str]
 
 
-class Unanswerable(ValueError):
+class ChallengeError(ValueError):
     """A challenge cannot be answered. The text gives the reason."""
 
 
@@ -100,12 +100,12 @@ def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target
     if any(one.scheme == "basic" for one in known):
         return _basic(user, password)
     asked = ", ".join(one.scheme for one in known) or "nothing that can be read"
-    raise Unanswerable(f"it asks for {asked}, and Basic and Digest are what there is")
+    raise ChallengeError(f"it asks for {asked}, and Basic and Digest are what there is")
 
 
 def _basic(user: str, password: str) -> str:
     if ":" in user:
-        raise Unanswerable("it asks for Basic, in which a user name cannot have a colon")
+        raise ChallengeError("it asks for Basic, in which a user name cannot have a colon")
     shown = f"{user}:{password}".encode("utf-8", "surrogatepass")
     return f"Basic {base64.b64encode(shown).decode()}"
 
@@ -119,7 +119,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-_HASHES: Final[Mapping[str, Hash]] = {"md5": _md5, "sha-256": _sha256}
+_HASHES: Final[Mapping[str, HashFunction]] = {"md5": _md5, "sha-256": _sha256}
 """By the name of the algorithm, the strongest last."""
 
 _SESSION: Final = "-sess"
@@ -164,7 +164,7 @@ def _digest(challenge: HttpChallenge, user: str, password: str, target: str) -> 
     return f"Digest {', '.join(fields)}"
 
 
-def _name(given: Mapping[str, str], digest: Hash, user: str, realm: str) -> list[str]:
+def _name(given: Mapping[str, str], digest: HashFunction, user: str, realm: str) -> list[str]:
     """Return the fields for the user: the name hashed or in the clear, encoded for a header."""
     if given.get("userhash", "").lower() == "true":
         return [f'username="{digest(f"{user}:{realm}")}"', "userhash=true"]

@@ -12,12 +12,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from server.security.http_client import WebError
+from server.security.http_client import HttpClientError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.security.http_client import Endpoint, WebAnswer, WebClient, WebConnection
+    from server.security.http_client import Endpoint, HttpClientResponse, HttpClient, HttpClientConnection
 
 _KEPT_SECONDS: Final = 10.0
 """Idle timeout of a connection."""
@@ -26,7 +26,7 @@ _REQUEST_TIMEOUT: Final = 408
 """The status of some services on a connection that was idle for long."""
 
 
-class Connections:
+class ConnectionPool:
     """Connections to one service.
 
     Args:
@@ -34,15 +34,15 @@ class Connections:
         are_kept: whether they are reused.
     """
 
-    def __init__(self, client: WebClient, *, are_kept: bool) -> None:
+    def __init__(self, client: HttpClient, *, are_kept: bool) -> None:
         self._client = client
         self._are_kept = are_kept
-        self._kept: deque[tuple[WebConnection, float]] = deque()
+        self._kept: deque[tuple[HttpClientConnection, float]] = deque()
         self._is_watched = False
 
     async def get(
         self, endpoint: Endpoint, headers: Sequence[tuple[str, str | bytes]]
-    ) -> WebAnswer:
+    ) -> HttpClientResponse:
         """Send a GET request to the service, and return the response.
 
         Raises:
@@ -52,7 +52,7 @@ class Connections:
         if kept is not None:
             try:
                 found = await self._ask(kept, endpoint, headers)
-            except WebError:
+            except HttpClientError:
                 if kept.is_heard:
                     raise
             else:
@@ -62,10 +62,10 @@ class Connections:
 
     async def _ask(
         self,
-        connection: WebConnection,
+        connection: HttpClientConnection,
         endpoint: Endpoint,
         headers: Sequence[tuple[str, str | bytes]],
-    ) -> WebAnswer:
+    ) -> HttpClientResponse:
         is_usable = False
         own = [] if self._are_kept else [("connection", "close")]
         try:
@@ -78,7 +78,7 @@ class Connections:
                 connection.close()
         return found
 
-    def _take(self) -> WebConnection | None:
+    def _take(self) -> HttpClientConnection | None:
         """Return the most recently used connection that is still usable; None without one."""
         while self._kept:
             connection, _ = self._kept.pop()
@@ -87,7 +87,7 @@ class Connections:
             connection.close()
         return None
 
-    def _keep(self, connection: WebConnection) -> None:
+    def _keep(self, connection: HttpClientConnection) -> None:
         self._kept.append((connection, asyncio.get_running_loop().time()))
         self._watch()
 

@@ -8,33 +8,33 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from server.security.authentication import Admission, Credentials
+from server.security.authentication import Admission, LogonCredentials
 from server.security.deferred import mapped
-from server.security.http_entitlement.permission_store import CredentialStore, FoundUsers
-from server.security.http_entitlement.response_parser import Documents
-from server.security.http_entitlement.service import Outcome, Service
+from server.security.http_entitlement.permission_store import PermissionStore, HttpPermissionCache
+from server.security.http_entitlement.response_parser import DocumentParser
+from server.security.http_entitlement.service import PermissionResponse, PermissionService
 from server.security.http_entitlement.settings import (
     entitlement_seconds,
     is_entitlement_only,
     read_settings,
     store_name,
 )
-from server.security.permissions import NOTHING, STRANGER, Permit, Same
-from server.util.rate_limited_log import Complaints, on_running_loop
+from server.security.permissions import NO_PERMISSIONS, UNKNOWN_USER_PERMIT, Permit, ConstantPermissions
+from server.util.rate_limited_log import RateLimitedLog, on_running_loop
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
     from server.expressions.functions.registry import Functions
-    from server.security.async_worker import Desk
-    from server.security.authentication import Exchange
-    from server.security.deferred import Later
+    from server.security.async_worker import AsyncWorker
+    from server.security.authentication import LogonExchange
+    from server.security.deferred import AnswerOrFuture
     from server.security.entitlement import Entitlement
-    from server.security.http_entitlement.permission_store import Reset
-    from server.security.http_entitlement.settings import Settings
+    from server.security.http_entitlement.permission_store import UserReset
+    from server.security.http_entitlement.settings import HttpEntitlementSettings
     from server.security.permissions import Permissions
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-_STRANGER: Final = Same(STRANGER)
+_STRANGER: Final = ConstantPermissions(UNKNOWN_USER_PERMIT)
 
 _REFUSED: Final = "the credentials are not accepted"
 _UNDECIDED: Final = "the credentials cannot be checked at the moment"
@@ -42,7 +42,7 @@ _NAMELESS: Final = "a user name is required"
 
 
 @dataclass(slots=True)
-class WebServices:
+class HttpEntitlementServices:
     """The state that all uses of the module in an instance share.
 
     Attributes:
@@ -53,13 +53,13 @@ class WebServices:
         complaints: the rate-limited log for entries that any client can cause; None likewise.
     """
 
-    services: dict[Settings, Service] = field(default_factory=dict)
-    stores: dict[str, CredentialStore] = field(default_factory=dict)
-    found: dict[str, FoundUsers] = field(default_factory=dict)
-    documents: Documents | None = None
-    complaints: Complaints | None = None
+    services: dict[HttpEntitlementSettings, PermissionService] = field(default_factory=dict)
+    stores: dict[str, PermissionStore] = field(default_factory=dict)
+    found: dict[str, HttpPermissionCache] = field(default_factory=dict)
+    documents: DocumentParser | None = None
+    complaints: RateLimitedLog | None = None
 
-    def service(self, settings: Settings, functions: Functions, desk: Desk, log: Log) -> Service:
+    def service(self, settings: HttpEntitlementSettings, functions: Functions, desk: AsyncWorker, log: ServerLog) -> PermissionService:
         """Return the service with some settings; make it on first use.
 
         Raises:
@@ -70,28 +70,28 @@ class WebServices:
             if settings.endpoint.scheme == "https":
                 settings.tls.context()
             if self.documents is None:
-                self.documents = Documents(functions)
+                self.documents = DocumentParser(functions)
             complaints = self.complaints_in(log)
-            known = self.services[settings] = Service(settings, self.documents, desk, complaints)
+            known = self.services[settings] = PermissionService(settings, self.documents, desk, complaints)
         return known
 
-    def complaints_in(self, log: Log) -> Complaints:
+    def complaints_in(self, log: ServerLog) -> RateLimitedLog:
         """Return the rate-limited log for entries that any client can cause by logging on."""
         if self.complaints is None:
-            self.complaints = Complaints(log, on_running_loop)
+            self.complaints = RateLimitedLog(log, on_running_loop)
         return self.complaints
 
-    def store(self, name: str) -> CredentialStore:
+    def store(self, name: str) -> PermissionStore:
         """Return the store of a name."""
-        return self.stores.setdefault(name, CredentialStore())
+        return self.stores.setdefault(name, PermissionStore())
 
-    def found_in(self, name: str) -> FoundUsers:
+    def found_in(self, name: str) -> HttpPermissionCache:
         """Return the store of a name, for users that another module authenticates."""
-        return self.found.setdefault(name, FoundUsers())
+        return self.found.setdefault(name, HttpPermissionCache())
 
 
 @dataclass(frozen=True, slots=True)
-class WebAuthenticator:
+class HttpAuthenticator:
     """Authenticates by a web service.
 
     Attributes:
@@ -102,13 +102,13 @@ class WebAuthenticator:
         log: records changes of permissions.
     """
 
-    service: Service
-    store: CredentialStore
+    service: PermissionService
+    store: PermissionStore
     valid: float | None
     accepts_nameless: bool
-    log: Log
+    log: ServerLog
 
-    def begin(self) -> Exchange:
+    def begin(self) -> LogonExchange:
         """See `Authenticator`."""
         return self
 
@@ -116,14 +116,14 @@ class WebAuthenticator:
         """See `Authenticator`."""
         self.service.forget()
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         if not credentials.user and not self.accepts_nameless:
             return Admission(False, "", _NAMELESS)
         asked = self.service.ask(credentials, shows_them=True)
         return mapped(asked, lambda outcome: self._admit(credentials.user, outcome))
 
-    def _admit(self, shown: str, outcome: Outcome) -> Admission:
+    def _admit(self, shown: str, outcome: PermissionResponse) -> Admission:
         document = outcome.document
         if document is None:
             if outcome.problem:
@@ -138,7 +138,7 @@ class WebAuthenticator:
 
 
 @dataclass(frozen=True, slots=True)
-class WebEntitlement:
+class HttpEntitlement:
     """Returns the permissions of users that the same service has authenticated.
 
     Attributes:
@@ -147,11 +147,11 @@ class WebEntitlement:
         complaints: records users that the store does not have.
     """
 
-    store: CredentialStore
+    store: PermissionStore
     name: str
-    complaints: Complaints
+    complaints: RateLimitedLog
 
-    def enter(self, user: str) -> Later[Permissions]:
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         entered = self.store.enter(user)
         if entered is None:
@@ -165,7 +165,7 @@ class WebEntitlement:
 
 
 @dataclass(frozen=True, slots=True)
-class UnauthenticatedEntitlement:
+class HttpUserEntitlement:
     """Asks a service about users that another module has authenticated.
 
     Attributes:
@@ -174,19 +174,19 @@ class UnauthenticatedEntitlement:
         accepts_nameless: whether the service is asked about users without a name.
     """
 
-    service: Service
-    found: FoundUsers
+    service: PermissionService
+    found: HttpPermissionCache
     accepts_nameless: bool
 
-    def enter(self, user: str) -> Later[Permissions]:
+    def enter(self, user: str) -> AnswerOrFuture[Permissions]:
         """See `Entitlement`."""
         if not user and not self.accepts_nameless:
-            return NOTHING
+            return NO_PERMISSIONS
         known = self.found.get(user)
         if known is not None:
             return known
         asked_at = self.found.times_forgotten
-        asked = self.service.ask(Credentials(user, "", explicit=True), shows_them=False)
+        asked = self.service.ask(LogonCredentials(user, "", explicit=True), shows_them=False)
         return mapped(asked, lambda outcome: self._take(user, outcome, asked_at))
 
     def forget(self, user: str | None = None) -> None:
@@ -194,16 +194,16 @@ class UnauthenticatedEntitlement:
         self.service.forget()
         self.found.forget(user)
 
-    def _take(self, user: str, outcome: Outcome, asked_at: int) -> Permissions:
+    def _take(self, user: str, outcome: PermissionResponse, asked_at: int) -> Permissions:
         if outcome.document is None:
-            return Same(Permit(False, rule=outcome.refusal or outcome.problem))
+            return ConstantPermissions(Permit(False, rule=outcome.refusal or outcome.problem))
         self.found.keep(user, outcome.document, asked_at)
         return outcome.document
 
 
 def make_web_authenticator(
-    options: Options, services: WebServices, functions: Functions, desk: Desk, log: Log
-) -> WebAuthenticator:
+    options: Options, services: HttpEntitlementServices, functions: Functions, desk: AsyncWorker, log: ServerLog
+) -> HttpAuthenticator:
     """Make the authentication module.
 
     Args:
@@ -217,7 +217,7 @@ def make_web_authenticator(
         WebError: a file that https needs cannot be used.
     """
     settings = read_settings(options)
-    return WebAuthenticator(
+    return HttpAuthenticator(
         services.service(settings, functions, desk, log),
         services.store(store_name(options)),
         entitlement_seconds(options),
@@ -228,11 +228,11 @@ def make_web_authenticator(
 
 def make_web_entitlement(
     options: Options,
-    services: WebServices,
+    services: HttpEntitlementServices,
     functions: Functions,
-    desk: Desk,
-    log: Log,
-    reset: Reset,
+    desk: AsyncWorker,
+    log: ServerLog,
+    reset: UserReset,
 ) -> Entitlement:
     """Make the entitlement module.
 
@@ -251,7 +251,7 @@ def make_web_entitlement(
     if is_entitlement_only(options):
         service = services.service(read_settings(options), functions, desk, log)
         accepts_nameless = options.flag("ServerAcceptsEmptyAuthId", default=False)
-        return UnauthenticatedEntitlement(service, services.found_in(name), accepts_nameless)
+        return HttpUserEntitlement(service, services.found_in(name), accepts_nameless)
     store = services.store(name)
     store.resets.append(reset)
-    return WebEntitlement(store, name.partition("?")[0], services.complaints_in(log))
+    return HttpEntitlement(store, name.partition("?")[0], services.complaints_in(log))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from config_schema.catalogue import OptionProblem
 from config_schema.spec import Options
 from config_schema.units import UnitError, parse_bool, parse_count, parse_interval
-from server.security.http_client import WebError
+from server.security.http_client import HttpClientError
 from server.security.http_client_options import read_tls, split_header
 from server.security.http_entitlement.settings import (
     TOKEN,
     TOKENS,
     is_entitlement_only,
-    problem_of_uri,
+    find_uri_problem,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _START_FAILS = "a start would fail, if this is the machine that it is for"
 
 def check_uri(text: str) -> str | None:
     """Return the problem of a ResourceURI; None if there is none."""
-    problem = problem_of_uri(text)
+    problem = find_uri_problem(text)
     return None if problem is None else f"cannot be used: {problem}"
 
 
@@ -117,7 +117,7 @@ def _check_asking(given: Options, options: Options) -> Iterator[OptionProblem]:
 def _check_files(options: Options) -> Iterator[OptionProblem]:
     try:
         read_tls(options).make_context()
-    except WebError as error:
+    except HttpClientError as error:
         yield OptionProblem("ResourceURI", f"cannot be asked: {error}", _START_FAILS, True)
     except UnitError:
         return  # reported already

@@ -28,12 +28,12 @@ _MOST_USERS: Final = 10_000
 """Limit of the cached users that other modules authenticate; beyond it, the oldest are dropped, and
 requested again."""
 
-Reset = Callable[[str], None]
+UserReset = Callable[[str], None]
 """Ends the connections of a user on a transport, and makes all modules forget its permissions."""
 
 
 @dataclass(slots=True)
-class _Entry:
+class _UserEntry:
     """The permissions of a user.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Entry:
     is_watched: bool = False
 
 
-class CredentialStore:
+class PermissionStore:
     """The permissions of the users of some transports.
 
     Attributes:
@@ -59,8 +59,8 @@ class CredentialStore:
     """
 
     def __init__(self) -> None:
-        self.resets: Final[list[Reset]] = []
-        self._entries: dict[str, _Entry] = {}
+        self.resets: Final[list[UserReset]] = []
+        self._entries: dict[str, _UserEntry] = {}
 
     def admit(self, user: str, document: PermissionDocument, valid: float | None) -> bool:
         """Store the permissions of a user that has just been authenticated.
@@ -83,15 +83,15 @@ class CredentialStore:
                 for reset in self.resets:
                     reset(user)
         if entry is None or not entry.connections or has_changed:
-            entry = self._entries[user] = _Entry(document, now, now)
+            entry = self._entries[user] = _UserEntry(document, now, now)
         entry.awaited = now + _PATIENCE
         self._watch(user, entry)
         return has_changed
 
-    def enter(self, user: str) -> Entered | None:
+    def enter(self, user: str) -> ConnectionPermissions | None:
         """Return the permissions of a user for a new connection; None if they are unknown."""
         entry = self._entries.get(user)
-        return None if entry is None else Entered(self, user, entry)
+        return None if entry is None else ConnectionPermissions(self, user, entry)
 
     def forget(self, user: str | None) -> None:
         """Forget the permissions of a user, or of all users."""
@@ -100,12 +100,12 @@ class CredentialStore:
         else:
             self._entries.pop(user, None)
 
-    def release(self, user: str, entry: _Entry) -> None:
+    def release(self, user: str, entry: _UserEntry) -> None:
         """Release a connection that has ended."""
         entry.connections -= 1
         self._watch(user, entry)
 
-    def _watch(self, user: str, entry: _Entry) -> None:
+    def _watch(self, user: str, entry: _UserEntry) -> None:
         """Drop an entry without connections, now or when its time is over."""
         if entry.connections or entry.is_watched or self._entries.get(user) is not entry:
             return
@@ -116,12 +116,12 @@ class CredentialStore:
         entry.is_watched = True
         loop.call_at(entry.awaited, self._look, user, entry)
 
-    def _look(self, user: str, entry: _Entry) -> None:
+    def _look(self, user: str, entry: _UserEntry) -> None:
         entry.is_watched = False
         self._watch(user, entry)
 
 
-class FoundUsers:
+class HttpPermissionCache:
     """The permissions of users that other modules authenticate, until they are forgotten.
 
     Attributes:
@@ -160,10 +160,10 @@ class FoundUsers:
             self._documents.pop(user, None)
 
 
-class Entered:
+class ConnectionPermissions:
     """The permissions of a user on a connection."""
 
-    def __init__(self, store: CredentialStore, user: str, entry: _Entry) -> None:
+    def __init__(self, store: PermissionStore, user: str, entry: _UserEntry) -> None:
         self._store = store
         self._user = user
         self._entry = entry

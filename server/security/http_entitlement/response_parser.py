@@ -19,7 +19,7 @@ import msgspec
 from config_schema.suggest import nearest
 from server.security.permission_document import (
     KNOWN_FIELDS,
-    KNOWN_OF_RULE,
+    RULE_FIELDS,
     DocumentError,
     PermissionDocument,
     make_document,
@@ -27,16 +27,16 @@ from server.security.permission_document import (
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
-    from server.security.permission_document import Place
+    from server.security.permission_document import DocumentPath
 
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_DOCUMENT_SIZE: Final = 4 * 1024 * 1024
 """Size limit of a document, in bytes."""
 
-LARGE_BYTES: Final = 65_536
+LARGE_DOCUMENT_SIZE: Final = 65_536
 """Size from which on a document is parsed on another thread: the desk handles others meanwhile."""
 
 
-class Documents:
+class DocumentParser:
     """Parses documents, and shares those that are equal between users.
 
     Args:
@@ -74,7 +74,7 @@ def _content(text: bytes) -> dict[str, Any]:
         entries = found.get(name)
         if isinstance(entries, list):
             found[name] = [
-                _known(entry, KNOWN_OF_RULE, (name, number)) if isinstance(entry, dict) else entry
+                _known(entry, RULE_FIELDS, (name, number)) if isinstance(entry, dict) else entry
                 for number, entry in enumerate(entries)
             ]
     user = found.get("user_name")
@@ -101,7 +101,7 @@ def _refuse_doubled(text: bytes) -> None:
         raise DocumentError(f"it is no JSON: {error}") from None
 
 
-def _known(content: dict[str, Any], names: Collection[str], place: Place) -> dict[str, Any]:
+def _known(content: dict[str, Any], names: Collection[str], place: DocumentPath) -> dict[str, Any]:
     """Return the fields of known names that have a value."""
     for name in content.keys() - names:
         meant = nearest(name, names)

@@ -2,7 +2,7 @@
 
 Concurrent requests that are equal, the password included, share one answer. A refusal or a missing
 answer is cached for a second, so that a client that retries continuously costs the service nothing.
-At most `MOST_AT_ONCE` requests are at the desk; others wait for them here, so that a slow service
+At most `MAX_CONCURRENT_REQUESTS` requests are at the desk; others wait for them here, so that a slow service
 delays its own logons only.
 
 The first request to a service has no credentials. If the response is a challenge (status 401), a
@@ -24,26 +24,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from server.security.deferred import Pending
-from server.security.http_client import Endpoint, WebAnswer, WebClient, WebError
-from server.security.http_entitlement.challenges import Unanswerable, answer, read_challenges
-from server.security.http_entitlement.connections import Connections
-from server.security.http_entitlement.response_parser import LARGE_BYTES, MOST_BYTES
+from server.security.deferred import AnswerFuture
+from server.security.http_client import Endpoint, HttpClientResponse, HttpClient, HttpClientError
+from server.security.http_entitlement.challenges import ChallengeError, answer, read_challenges
+from server.security.http_entitlement.connections import ConnectionPool
+from server.security.http_entitlement.response_parser import LARGE_DOCUMENT_SIZE, MAX_DOCUMENT_SIZE
 from server.security.permission_document import DocumentError
 
 if TYPE_CHECKING:
-    from server.security.async_worker import Desk
-    from server.security.authentication import Credentials
-    from server.security.deferred import Later
-    from server.security.http_entitlement.response_parser import Documents
-    from server.security.http_entitlement.settings import Settings
+    from server.security.async_worker import AsyncWorker
+    from server.security.authentication import LogonCredentials
+    from server.security.deferred import AnswerOrFuture
+    from server.security.http_entitlement.response_parser import DocumentParser
+    from server.security.http_entitlement.settings import HttpEntitlementSettings
     from server.security.permission_document import PermissionDocument
-    from server.util.rate_limited_log import Complaints
+    from server.util.rate_limited_log import RateLimitedLog
 
-MOST_AT_ONCE: Final = 100
+MAX_CONCURRENT_REQUESTS: Final = 100
 """Limit of the concurrent requests to one service."""
 
-MOST_WAITING: Final = 10_000
+MAX_QUEUED_REQUESTS: Final = 10_000
 """Limit of the different logons that wait for a service; further ones are refused."""
 
 _WAIT_SECONDS: Final = 30.0
@@ -60,7 +60,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PermissionResponse:
     """The outcome of a question: a document, a refusal or a problem.
 
     Attributes:
@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _PermissionRequest:
     """A question to the service.
 
     Attributes:
@@ -104,14 +104,14 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _QueuedRequest:
     """A question in the queue, and the pending answer."""
 
-    question: _Question
-    pending: Pending[Outcome] = field(default_factory=Pending)
+    question: _PermissionRequest
+    pending: AnswerFuture[PermissionResponse] = field(default_factory=AnswerFuture)
 
 
-class Service:
+class PermissionService:
     """A service with its settings. Called on the engine's thread.
 
     Args:
@@ -122,22 +122,22 @@ class Service:
     """
 
     def __init__(
-        self, settings: Settings, documents: Documents, desk: Desk, complaints: Complaints
+        self, settings: HttpEntitlementSettings, documents: DocumentParser, desk: AsyncWorker, complaints: RateLimitedLog
     ) -> None:
         self._settings = settings
         self._documents = documents
         self._desk = desk
         self._complaints = complaints
-        client = WebClient(
-            settings.tls, settings.connect_seconds, settings.request_seconds, MOST_BYTES
+        client = HttpClient(
+            settings.tls, settings.connect_seconds, settings.request_seconds, MAX_DOCUMENT_SIZE
         )
-        self._connections = Connections(client, are_kept=settings.keeps_connections)
+        self._connections = ConnectionPool(client, are_kept=settings.keeps_connections)
         self._at_desk = 0
-        self._waiting: deque[_Waiting] = deque()
-        self._under_way: dict[bytes, Pending[Outcome]] = {}
-        self._refused: dict[bytes, tuple[float, Outcome]] = {}
+        self._waiting: deque[_QueuedRequest] = deque()
+        self._under_way: dict[bytes, AnswerFuture[PermissionResponse]] = {}
+        self._refused: dict[bytes, tuple[float, PermissionResponse]] = {}
 
-    def ask(self, credentials: Credentials, *, shows_them: bool) -> Later[Outcome]:
+    def ask(self, credentials: LogonCredentials, *, shows_them: bool) -> AnswerOrFuture[PermissionResponse]:
         """Request the permissions of a user.
 
         Args:
@@ -145,39 +145,39 @@ class Service:
             shows_them: whether to send that proof to the service.
         """
         question = self._question(credentials, shows_them)
-        if isinstance(question, Outcome):
+        if isinstance(question, PermissionResponse):
             return question
         key = question.digest()
         known = self._remembered(key) or self._under_way.get(key)
         if known is not None:
             return known
-        if len(self._waiting) >= MOST_WAITING:
-            outcome = Outcome(problem=f"{MOST_WAITING} logons wait for it already")
+        if len(self._waiting) >= MAX_QUEUED_REQUESTS:
+            outcome = PermissionResponse(problem=f"{MAX_QUEUED_REQUESTS} logons wait for it already")
             self._complain(question.user, outcome.problem)
             return outcome
-        return self._begin(key, _Waiting(question)).pending
+        return self._begin(key, _QueuedRequest(question)).pending
 
     def forget(self) -> None:
         """Clear cached answers, so that the service is asked again."""
         self._refused.clear()
         self._under_way.clear()
 
-    def _question(self, credentials: Credentials, shows_them: bool) -> _Question | Outcome:
+    def _question(self, credentials: LogonCredentials, shows_them: bool) -> _PermissionRequest | PermissionResponse:
         if not credentials.user.isprintable():
-            return Outcome(refusal="the name has characters that no name may have")
+            return PermissionResponse(refusal="the name has characters that no name may have")
         endpoint = self._settings.endpoint_of(credentials.user)
         if endpoint is None:
-            return Outcome(refusal="the name stands for another path")
+            return PermissionResponse(refusal="the name stands for another path")
         password = credentials.password if shows_them else None
         headers = self._settings.headers_of(credentials)
-        return _Question(endpoint, headers, credentials.user, password)
+        return _PermissionRequest(endpoint, headers, credentials.user, password)
 
-    def _begin(self, key: bytes, waiting: _Waiting) -> _Waiting:
+    def _begin(self, key: bytes, waiting: _QueuedRequest) -> _QueuedRequest:
         pending = self._under_way[key] = waiting.pending
-        late = Outcome(problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds")
+        late = PermissionResponse(problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds")
         patience = asyncio.get_running_loop().call_later(_WAIT_SECONDS, pending.give, late)
 
-        def take(outcome: Outcome) -> None:
+        def take(outcome: PermissionResponse) -> None:
             patience.cancel()
             if self._under_way.get(key) is pending:
                 del self._under_way[key]
@@ -193,22 +193,22 @@ class Service:
 
     def _go_on(self) -> None:
         """Move questions from the queue to the desk, up to the limit."""
-        while self._waiting and self._at_desk < MOST_AT_ONCE:
+        while self._waiting and self._at_desk < MAX_CONCURRENT_REQUESTS:
             waiting = self._waiting.popleft()
             if waiting.pending.is_there:  # timed out
                 continue
             self._at_desk += 1
             asked = self._desk.ask(
-                partial(self._find, waiting.question), lambda problem: Outcome(problem=problem)
+                partial(self._find, waiting.question), lambda problem: PermissionResponse(problem=problem)
             )
             asked.when_there(partial(self._end, waiting))
 
-    def _end(self, waiting: _Waiting, outcome: Outcome) -> None:
+    def _end(self, waiting: _QueuedRequest, outcome: PermissionResponse) -> None:
         self._at_desk -= 1
         waiting.pending.give(outcome)
         self._go_on()
 
-    def _remembered(self, key: bytes) -> Outcome | None:
+    def _remembered(self, key: bytes) -> PermissionResponse | None:
         """Return a cached outcome; drop expired ones."""
         now = time.monotonic()
         while self._refused:
@@ -225,7 +225,7 @@ class Service:
 
     # on the desk
 
-    async def _find(self, question: _Question) -> Outcome:
+    async def _find(self, question: _PermissionRequest) -> PermissionResponse:
         outcome = await self._attempt(question)
         for _ in range(self._settings.retries):
             if not outcome.problem:
@@ -233,27 +233,27 @@ class Service:
             outcome = await self._attempt(question)
         return outcome
 
-    async def _attempt(self, question: _Question) -> Outcome:
+    async def _attempt(self, question: _PermissionRequest) -> PermissionResponse:
         try:
             found = await self._ask(question)
-        except (WebError, Unanswerable) as error:
-            return Outcome(problem=str(error).removeprefix(f"{question.endpoint}: "))
+        except (HttpClientError, ChallengeError) as error:
+            return PermissionResponse(problem=str(error).removeprefix(f"{question.endpoint}: "))
         if found.status in _REFUSALS:
-            return Outcome(refusal=f"the web service answers with status {found.status}")
+            return PermissionResponse(refusal=f"the web service answers with status {found.status}")
         if 300 <= found.status < 400:
-            return Outcome(
+            return PermissionResponse(
                 problem=f"it answers with status {found.status}: redirections are not followed"
             )
         if not 200 <= found.status < 300:
-            return Outcome(problem=f"it answers with status {found.status}")
+            return PermissionResponse(problem=f"it answers with status {found.status}")
         try:
-            if len(found.body) < LARGE_BYTES:
-                return Outcome(self._documents.read(found.body))
-            return Outcome(await asyncio.to_thread(self._documents.read, found.body))
+            if len(found.body) < LARGE_DOCUMENT_SIZE:
+                return PermissionResponse(self._documents.read(found.body))
+            return PermissionResponse(await asyncio.to_thread(self._documents.read, found.body))
         except DocumentError as error:
-            return Outcome(problem=f"its document cannot be used: {error}")
+            return PermissionResponse(problem=f"its document cannot be used: {error}")
 
-    async def _ask(self, question: _Question) -> WebAnswer:
+    async def _ask(self, question: _PermissionRequest) -> HttpClientResponse:
         """Send the question and answer challenges; answer a second one only for a stale nonce.
 
         Raises:

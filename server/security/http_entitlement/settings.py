@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from config_schema.units import parse_bool, parse_count, parse_interval
-from server.security.authentication import Credentials
-from server.security.http_client import Endpoint, WebTls, parse_endpoint
+from server.security.authentication import LogonCredentials
+from server.security.http_client import Endpoint, HttpTlsSettings, parse_endpoint
 from server.security.http_client_options import read_tls, split_header
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ USER_NAME: Final = "{{USER_NAME}}"
 TOKEN: Final = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-TOKENS: Final[Mapping[str, Callable[[Credentials], str]]] = {
+TOKENS: Final[Mapping[str, Callable[[LogonCredentials], str]]] = {
     "AMPS_CLIENT_NAME": lambda shown: shown.origin.client_name,
     "AMPS_CONNECTION_NAME": lambda shown: shown.origin.connection_name,
     "AMPS_CORRELATION_ID": lambda shown: shown.origin.correlation_id,
@@ -45,7 +45,7 @@ TOKENS: Final[Mapping[str, Callable[[Credentials], str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HttpEntitlementSettings:
     """The settings of a service. Uses of the module with equal settings share it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Settings:
     endpoint: Endpoint
     shown: str
     headers: tuple[tuple[str, str], ...]
-    tls: WebTls
+    tls: HttpTlsSettings
     connect_seconds: float
     request_seconds: float
     retries: int
@@ -76,12 +76,12 @@ class Settings:
             return None
         return replace(self.endpoint, target=f"{path}{mark}{query}")
 
-    def headers_of(self, credentials: Credentials) -> list[tuple[str, bytes]]:
+    def headers_of(self, credentials: LogonCredentials) -> list[tuple[str, bytes]]:
         """Return the further headers for a logon, each in one line for any input of a client."""
         return [(name, _filled(value, credentials)) for name, value in self.headers]
 
 
-def _filled(template: str, credentials: Credentials) -> bytes:
+def _filled(template: str, credentials: LogonCredentials) -> bytes:
     def fill(match: re.Match[str]) -> str:
         token = TOKENS.get(match[1])
         return match[0] if token is None else token(credentials)
@@ -90,7 +90,7 @@ def _filled(template: str, credentials: Credentials) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def read_settings(options: Options) -> Settings:
+def read_settings(options: Options) -> HttpEntitlementSettings:
     """Read the options of a use, with the defaults of the loaded module.
 
     Raises:
@@ -101,7 +101,7 @@ def read_settings(options: Options) -> Settings:
         endpoint = parse_endpoint(uri)
     except ValueError as error:
         raise ValueError(f"ResourceURI: {error}") from None
-    return Settings(
+    return HttpEntitlementSettings(
         endpoint,
         uri.partition("?")[0],
         tuple(
@@ -132,7 +132,7 @@ def entitlement_seconds(options: Options) -> float | None:
     return None if text is None else parse_interval(text, "ms") / 1_000_000_000
 
 
-def problem_of_uri(uri: str) -> str | None:
+def find_uri_problem(uri: str) -> str | None:
     """Return the problem of a ResourceURI; None if it can be used."""
     try:
         parse_endpoint(uri)

@@ -21,15 +21,15 @@ def _make_timestamper(use: ModuleUse) -> TransportFilter:
     return CorrelationIdTimestamper(time.time, override=use.options.flag("Override", default=False))
 
 
-Factory = Callable[[ModuleUse], TransportFilter]
+TransportFilterFactory = Callable[[ModuleUse], TransportFilter]
 
-BUILT_IN: Final[Mapping[str, Factory]] = {
+BUILT_IN: Final[Mapping[str, TransportFilterFactory]] = {
     "amps-topic-translator": make_topic_translator,
     "amps-conflated-topic-translator": make_conflated_topic_translator,
 }
 """Filters that need no Modules entry, by their name in configurations."""
 
-LIBRARIES: Final[Mapping[str, Factory]] = {
+LIBRARIES: Final[Mapping[str, TransportFilterFactory]] = {
     "libamps_transport_filter_correlation_id_timestamper.so": _make_timestamper,
 }
 """Filters that a configuration loads, by the base name of their library."""

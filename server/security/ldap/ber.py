@@ -62,7 +62,7 @@ def size_of(octets: bytes) -> int | None:
     return 2 + count + int.from_bytes(octets[2 : 2 + count], "big")
 
 
-class Reader:
+class BerReader:
     """Reads the elements in the content of another one, in turn.
 
     Args:
@@ -98,13 +98,13 @@ class Reader:
         content, self._rest = self._rest[start:size], self._rest[size:]
         return content
 
-    def enter(self, tag: int) -> Reader:
+    def enter(self, tag: int) -> BerReader:
         """Return a reader for the content of the next element, and advance.
 
         Raises:
             BerError: as `take` does.
         """
-        return Reader(self.take(tag))
+        return BerReader(self.take(tag))
 
     def number(self, tag: int = INTEGER) -> int:
         """Return the next element, a number, and advance.

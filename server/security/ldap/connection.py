@@ -10,9 +10,9 @@ from typing import Final
 
 from server.security.ldap import messages
 from server.security.ldap.ber import BerError
-from server.security.ldap.messages import Entry, Message, Result
+from server.security.ldap.messages import LdapEntry, LdapMessage, LdapResult
 
-_MOST_BYTES: Final = 2 * messages.MOST_MESSAGE_BYTES
+_MOST_BYTES: Final = 2 * messages.MAX_LDAP_MESSAGE_SIZE
 """Limit of the input buffer. A directory that sends more unasked misbehaves."""
 _MOST_ANSWERS: Final = 32
 """Limit of the messages in the answer to a search; two entries are too many already."""
@@ -20,7 +20,7 @@ _MOST_ENTRIES: Final = 2
 _SEARCH_SECONDS: Final = 10
 
 
-class Connection(asyncio.Protocol):
+class LdapConnection(asyncio.Protocol):
     """Sends requests to a directory. Made by `connected`."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         self._problem = self._problem or exc or EOFError("it has closed the connection")
         self._wake()
 
-    async def start_tls(self, context: ssl.SSLContext, host: str) -> Result:
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> LdapResult:
         """Start TLS on the connection, if the directory agrees.
 
         Raises:
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
             self._transport = made
         return result
 
-    async def bind(self, version: int, name: str, password: str) -> Result:
+    async def bind(self, version: int, name: str, password: str) -> LdapResult:
         """Log on.
 
         Raises:
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
 
     async def search(
         self, base: str, attributes: tuple[str, ...], value: str
-    ) -> tuple[list[Entry], Result]:
+    ) -> tuple[list[LdapEntry], LdapResult]:
         """Search for entries with a value in one of several attributes.
 
         Referrals to other directories are not followed.
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None  # noqa: S101 - it is connected
         self._transport.write(request)
 
-    async def _answer(self, *expected: int) -> Message:
+    async def _answer(self, *expected: int) -> LdapMessage:
         """Receive the next message, which must answer the last request."""
         message = messages.read_message(await self._take())
         if message.number == 0:
@@ -151,7 +151,7 @@ class Connection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
+async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[LdapConnection]:
     """Connect to a directory, and close the connection at the end.
 
     Args:
@@ -163,7 +163,7 @@ async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIt
         OSError: the connection failed.
     """
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(Connection, host, port, ssl=tls)
+    _, connection = await loop.create_connection(LdapConnection, host, port, ssl=tls)
     try:
         yield connection
         connection.end()

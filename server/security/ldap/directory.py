@@ -25,8 +25,8 @@ from typing import Final
 
 from server.security.ldap import messages
 from server.security.ldap.ber import BerError
-from server.security.ldap.connection import Connection, connected
-from server.security.ldap.messages import Entry
+from server.security.ldap.connection import LdapConnection, connected
+from server.security.ldap.messages import LdapEntry
 from server.util.safe_open import read_regular
 
 SECONDS: Final = 10.0
@@ -43,11 +43,11 @@ class DirectoryError(Exception):
     """The directory cannot be asked, or gives no usable answer. The text names it."""
 
 
-class NotAccepted(Exception):
+class DirectoryLogonError(Exception):
     """The directory refuses a user and a password. The text gives the reason, for the log."""
 
 
-class Encryption(StrEnum):
+class LdapEncryption(StrEnum):
     """How the connection is encrypted."""
 
     NONE = "none"
@@ -56,7 +56,7 @@ class Encryption(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DirectorySpec:
+class LdapDirectorySpec:
     """The configuration of a directory.
 
     Attributes:
@@ -78,7 +78,7 @@ class DirectorySpec:
     account: str
     account_password_file: str
     attributes: tuple[str, ...]
-    encryption: Encryption
+    encryption: LdapEncryption
     tls: ssl.SSLContext | None
 
     @property
@@ -87,14 +87,14 @@ class DirectorySpec:
         return f"{self.host}:{self.port}"
 
 
-class Directory:
+class LdapDirectory:
     """Authenticates users by a directory. Used on one event loop.
 
     Args:
         spec: its configuration.
     """
 
-    def __init__(self, spec: DirectorySpec) -> None:
+    def __init__(self, spec: LdapDirectorySpec) -> None:
         self.spec: Final = spec
         self._turns = asyncio.Semaphore(_MOST_CONNECTIONS)
         # Version 2 has no referrals: a directory that would send some returns the code for partial
@@ -137,7 +137,7 @@ class Directory:
     def _words(self, problem: Exception) -> str:
         """Return the reason of a failure, which not every exception contains."""
         said = getattr(problem, "strerror", None) or str(problem) or "it has ended the connection"
-        if self.spec.encryption is Encryption.LDAPS and isinstance(
+        if self.spec.encryption is LdapEncryption.LDAPS and isinstance(
             problem, ssl.SSLError | EOFError | ConnectionError
         ):
             said += "; LDAP.Encryption ldaps needs a port that speaks TLS from the beginning"
@@ -153,7 +153,7 @@ class Directory:
             name = self._name_of(entry, user)
             result = await connection.bind(self.spec.version, entry.name, password)
             if result.code in _NO_SUCH_USER:
-                raise NotAccepted(f"{self.spec.where} refuses the bind as {entry.name!r}: {result}")
+                raise DirectoryLogonError(f"{self.spec.where} refuses the bind as {entry.name!r}: {result}")
             if result.code != messages.SUCCESS:
                 raise DirectoryError(
                     f"the directory {self.spec.where} answers the bind as {entry.name!r} with "
@@ -162,22 +162,22 @@ class Directory:
             return name
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Connection]:
+    async def _connected(self) -> AsyncIterator[LdapConnection]:
         """Connect, with encryption as configured.
 
         Raises:
             DirectoryError: the directory refuses StartTLS.
         """
         spec = self.spec
-        at_once = spec.tls if spec.encryption is Encryption.LDAPS else None
+        at_once = spec.tls if spec.encryption is LdapEncryption.LDAPS else None
         async with connected(spec.host, spec.port, at_once) as connection:
-            if spec.encryption is Encryption.START_TLS and spec.tls is not None:
+            if spec.encryption is LdapEncryption.START_TLS and spec.tls is not None:
                 result = await connection.start_tls(spec.tls, spec.host)
                 if result.code != messages.SUCCESS:
                     raise DirectoryError(f"the directory {spec.where} refuses StartTLS: {result}")
             yield connection
 
-    async def _introduce(self, connection: Connection, password: str) -> None:
+    async def _introduce(self, connection: LdapConnection, password: str) -> None:
         """Bind as the service account, or anonymously, for the search.
 
         Raises:
@@ -196,7 +196,7 @@ class Directory:
             )
         raise DirectoryError(f"the directory {spec.where} refuses the bind {who}: {result}{hint}")
 
-    async def _find(self, connection: Connection, user: str) -> Entry:
+    async def _find(self, connection: LdapConnection, user: str) -> LdapEntry:
         """Find the entry of a user.
 
         Raises:
@@ -208,17 +208,17 @@ class Directory:
         below = f"below {spec.base!r} of {spec.where}"
         names = " or ".join(spec.attributes)
         if len(entries) > 1:
-            raise NotAccepted(f"several entries {below} have that {names}")
+            raise DirectoryLogonError(f"several entries {below} have that {names}")
         if result.code not in self._complete:
             hint = "" if spec.base else ". LDAP.BaseDN says where users are"
             raise DirectoryError(f"the search {below} ends with {result}{hint}")
         if not entries:
-            raise NotAccepted(f"no entry {below} has that {names}")
+            raise DirectoryLogonError(f"no entry {below} has that {names}")
         if not entries[0].name:
             raise DirectoryError(f"the directory {spec.where} gives an entry without a name")
         return entries[0]
 
-    def _name_of(self, entry: Entry, user: str) -> str:
+    def _name_of(self, entry: LdapEntry, user: str) -> str:
         """Return the directory's name of the user of an entry.
 
         Raises:
@@ -228,7 +228,7 @@ class Directory:
             return user
         same = [value for value in entry.values if _folded(value) == _folded(user)]
         if not same or not same[0].isprintable():
-            raise NotAccepted(
+            raise DirectoryLogonError(
                 f"{entry.name!r} of {self.spec.where} does not have the name that was given"
             )
         return same[0]

@@ -18,7 +18,7 @@ from server.security.ldap.ber import (
     SEQUENCE,
     SET,
     BerError,
-    Reader,
+    BerReader,
     boolean,
     element,
     number,
@@ -35,7 +35,7 @@ SUCCESS: Final = 0
 PROTOCOL_ERROR: Final = 2
 PARTIAL_RESULTS: Final = 9
 
-MOST_MESSAGE_BYTES: Final = 1 << 20
+MAX_LDAP_MESSAGE_SIZE: Final = 1 << 20
 """Size limit of a message; the expected answers are far smaller."""
 
 _BIND: Final = 0x60
@@ -70,7 +70,7 @@ _NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LdapMessage:
     """A message of the directory.
 
     Attributes:
@@ -85,7 +85,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LdapResult:
     """The result of a request.
 
     Attributes:
@@ -104,7 +104,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LdapEntry:
     """An entry that a search has found.
 
     Attributes:
@@ -186,44 +186,44 @@ def size_of_message(octets: bytes) -> int | None:
     if octets and octets[0] != SEQUENCE:
         raise BerError(f"tag {octets[0]:#04x} where a message was expected")
     size = size_of(octets)
-    if size is not None and size > MOST_MESSAGE_BYTES:
+    if size is not None and size > MAX_LDAP_MESSAGE_SIZE:
         raise BerError(f"a message of {size} bytes")
     return size
 
 
-def read_message(octets: bytes) -> Message:
+def read_message(octets: bytes) -> LdapMessage:
     """Parse a complete message.
 
     Raises:
         BerError: it is malformed.
     """
-    reader = Reader(octets).enter(SEQUENCE)
+    reader = BerReader(octets).enter(SEQUENCE)
     answered = reader.number()
     tag = reader.tag
     if tag is None:
         raise BerError("a message without content")
-    return Message(answered, tag, reader.take(tag))
+    return LdapMessage(answered, tag, reader.take(tag))
 
 
-def read_result(message: Message) -> Result:
+def read_result(message: LdapMessage) -> LdapResult:
     """Parse the result of a request.
 
     Raises:
         BerError: the message has none.
     """
-    reader = Reader(message.content)
+    reader = BerReader(message.content)
     code = reader.number(ENUMERATED)
     reader.take(OCTETS)  # the matched part of the name
-    return Result(code, reader.text())
+    return LdapResult(code, reader.text())
 
 
-def read_entry(message: Message) -> Entry:
+def read_entry(message: LdapMessage) -> LdapEntry:
     """Parse an entry.
 
     Raises:
         BerError: the message has none.
     """
-    reader = Reader(message.content)
+    reader = BerReader(message.content)
     name = reader.text()
     attributes = reader.enter(SEQUENCE)
     values = []
@@ -233,4 +233,4 @@ def read_entry(message: Message) -> Entry:
         found = attribute.enter(SET)
         while found.has_more:
             values.append(found.text())
-    return Entry(name, tuple(values))
+    return LdapEntry(name, tuple(values))

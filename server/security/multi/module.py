@@ -19,28 +19,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.client.gssapi import GssError
-from server.security.authentication import Admission, Challenge, Credentials, Exchange
-from server.security.kerberos import Acceptance, Service, TokenError, begins_logon, read_token
+from server.security.authentication import Admission, Challenge, LogonCredentials, LogonExchange
+from server.security.kerberos import KerberosAcceptor, KerberosService, KerberosTokenError, is_initial_token, read_token
 from server.security.ldap.directory import (
-    Directory,
+    LdapDirectory,
     DirectoryError,
-    DirectorySpec,
-    NotAccepted,
+    LdapDirectorySpec,
+    DirectoryLogonError,
 )
 from server.security.multi.options import (
-    Kind,
+    MechanismKind,
     open_service,
     read_directory,
     read_kind,
     read_tls,
 )
-from server.util.daemon_threads import DaemonThreads
+from server.util.daemon_threads import DaemonThreadPool
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
-    from server.security.async_worker import Desk
-    from server.security.deferred import Later
-    from server.util.log_protocol import Log
+    from server.security.async_worker import AsyncWorker
+    from server.security.deferred import AnswerOrFuture
+    from server.util.log_protocol import ServerLog
 
 LIBRARY: Final = "libamps_multi_authentication.so"
 
@@ -54,11 +54,11 @@ _NOT_ACCEPTED: Final = "the credentials are not accepted"
 _UNDECIDED: Final = "the credentials cannot be checked at the moment"
 
 
-class _Undecided(Exception):
+class _UndecidedError(Exception):
     """Credentials cannot be checked. The text gives the reason."""
 
 
-class _Refused(Exception):
+class _CredentialsRefusedError(Exception):
     """Credentials are not accepted. The text gives the reason, for the log."""
 
 
@@ -71,7 +71,7 @@ class Mechanism(Protocol):
 
     takes_passwords: bool
 
-    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:
+    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:
         """Decide on credentials with a password, on the desk.
 
         Raises:
@@ -80,7 +80,7 @@ class Mechanism(Protocol):
         """
 
 
-class ByDirectory:
+class DirectoryMechanism:
     """Authenticates by a directory.
 
     Args:
@@ -89,21 +89,21 @@ class ByDirectory:
 
     takes_passwords = True
 
-    def __init__(self, spec: DirectorySpec) -> None:
-        self._directory = Directory(spec)
+    def __init__(self, spec: LdapDirectorySpec) -> None:
+        self._directory = LdapDirectory(spec)
 
-    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002 - see `Mechanism`
+    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:  # noqa: ARG002 - see `Mechanism`
         """See `Mechanism`."""
         user, password = credentials.user, credentials.password
         problem = _unfit(user, password)
         if problem:
-            raise _Refused(problem)
+            raise _CredentialsRefusedError(problem)
         try:
             return Admission(True, await self._directory.check(user, password), "")
-        except NotAccepted as problem:
-            raise _Refused(str(problem)) from None
+        except DirectoryLogonError as problem:
+            raise _CredentialsRefusedError(str(problem)) from None
         except DirectoryError as problem:
-            raise _Undecided(str(problem)) from None
+            raise _UndecidedError(str(problem)) from None
 
 
 def _unfit(user: str, password: str) -> str:
@@ -118,7 +118,7 @@ def _unfit(user: str, password: str) -> str:
         (user + password).encode()
     except UnicodeEncodeError:
         return "the user name or the password is no Unicode text"
-    if begins_logon(password):
+    if is_initial_token(password):
         return (
             "what stands for the password is a Kerberos token, and the module is configured for "
             "LDAP; with WWWAuthenticate Negotiate, browsers have nothing else to show"
@@ -126,7 +126,7 @@ def _unfit(user: str, password: str) -> str:
     return ""
 
 
-class ByTicket:
+class KerberosMechanism:
     """Authenticates by Kerberos tokens.
 
     Args:
@@ -135,30 +135,30 @@ class ByTicket:
 
     takes_passwords = False
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: KerberosService) -> None:
         self._service = service
-        self._threads = DaemonThreads(_THREADS, "kerberos")
+        self._threads = DaemonThreadPool(_THREADS, "kerberos")
 
-    async def decide(self, credentials: Credentials, exchange: MultiExchange) -> Admission:
+    async def decide(self, credentials: LogonCredentials, exchange: MultiExchange) -> Admission:
         """See `Mechanism`."""
         try:
             token = read_token(credentials.password)
-        except TokenError as problem:
-            raise _Refused(f"what stands for the password: {problem}") from None
+        except KerberosTokenError as problem:
+            raise _CredentialsRefusedError(f"what stands for the password: {problem}") from None
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(
                 self._threads, partial(self._accept, token, credentials.user, exchange)
             )
         except GssError as problem:
-            raise _Refused(str(problem)) from None
+            raise _CredentialsRefusedError(str(problem)) from None
 
     def _accept(self, token: bytes, claimed: str, exchange: MultiExchange) -> Admission:
         if exchange.acceptance is None:
             try:
                 exchange.acceptance = self._service.begin()
             except GssError as problem:
-                raise _Undecided(str(problem)) from None
+                raise _UndecidedError(str(problem)) from None
         acceptance = exchange.acceptance
         answer = base64.b64encode(acceptance.step(token)).decode()
         if not acceptance.is_complete:
@@ -180,7 +180,7 @@ class MultiAuthenticator:
     """
 
     def __init__(
-        self, name: str, mechanism: Mechanism, allows_anonymous: bool, desk: Desk, log: Log
+        self, name: str, mechanism: Mechanism, allows_anonymous: bool, desk: AsyncWorker, log: ServerLog
     ) -> None:
         self.name: Final = name
         self.mechanism: Final = mechanism
@@ -188,7 +188,7 @@ class MultiAuthenticator:
         self.desk: Final = desk
         self.log: Final = log
 
-    def begin(self) -> Exchange:
+    def begin(self) -> LogonExchange:
         """See `Authenticator`."""
         return MultiExchange(self)
 
@@ -207,23 +207,23 @@ class MultiExchange:
     """
 
     def __init__(self, module: MultiAuthenticator) -> None:
-        self.acceptance: Acceptance | None = None
+        self.acceptance: KerberosAcceptor | None = None
         self._module = module
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         if not credentials.password:
             if self._module.allows_anonymous and credentials.explicit:
                 return Admission(True, "", "")
             return Admission(False, "", _NO_PASSWORD)
         return self._module.desk.ask(lambda: self._decide(credentials), self._give_up)
 
-    async def _decide(self, credentials: Credentials) -> Admission:
+    async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
             return await self._module.mechanism.decide(credentials, self)
-        except _Refused as problem:
+        except _CredentialsRefusedError as problem:
             return self._refuse(str(problem))
-        except _Undecided as problem:
+        except _UndecidedError as problem:
             return self._give_up(str(problem))
 
     def _refuse(self, problem: str) -> Admission:
@@ -235,7 +235,7 @@ class MultiExchange:
         return Admission(False, "", _UNDECIDED, detail=problem, undecided=True)
 
 
-def make(name: str, options: Options, desk: Desk, log: Log) -> MultiAuthenticator:
+def make(name: str, options: Options, desk: AsyncWorker, log: ServerLog) -> MultiAuthenticator:
     """Make the module.
 
     Args:
@@ -248,9 +248,9 @@ def make(name: str, options: Options, desk: Desk, log: Log) -> MultiAuthenticato
         OptionsError: they cannot be used.
     """
     mechanism: Mechanism
-    if read_kind(options) is Kind.LDAP:
-        mechanism = ByDirectory(replace(read_directory(options), tls=read_tls(options)))
+    if read_kind(options) is MechanismKind.LDAP:
+        mechanism = DirectoryMechanism(replace(read_directory(options), tls=read_tls(options)))
     else:
-        mechanism = ByTicket(open_service(options))
+        mechanism = KerberosMechanism(open_service(options))
     anonymous = options.flag("AllowAnonymous", default=False)
     return MultiAuthenticator(name, mechanism, anonymous, desk, log)

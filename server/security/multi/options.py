@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 from amperage.client.gssapi import GssError
 from config_schema.catalogue import OptionProblem
 from config_schema.units import UnitError, parse_count
-from server.security.kerberos import Service
+from server.security.kerberos import KerberosService
 from server.security.ldap.directory import (
     DirectoryError,
-    DirectorySpec,
-    Encryption,
+    LdapDirectorySpec,
+    LdapEncryption,
     read_account_password,
 )
-from server.util.safe_open import MOST_OF_CERTIFICATES, check_regular
+from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, check_regular
 
 if TYPE_CHECKING:
     from config_schema.spec import Options
@@ -43,7 +43,7 @@ _CA_FILE: Final = "LDAP.CAFile"
 _PASSWORD_FILE: Final = "LDAP.ServiceAccountPasswordFile"  # noqa: S105 - the name of an option
 
 
-class Kind(StrEnum):
+class MechanismKind(StrEnum):
     """The kind of service that authenticates users."""
 
     LDAP = "LDAP"
@@ -64,18 +64,18 @@ class OptionsError(ValueError):
         self.problem = problem
 
 
-def read_kind(options: Options) -> Kind:
+def read_kind(options: Options) -> MechanismKind:
     """Return the kind of service that authenticates users.
 
     Raises:
         OptionsError: it is ambiguous or missing, or a required option is missing.
     """
-    kinds = [kind for kind in Kind if any(option.name.startswith(f"{kind}.") for option in options)]
+    kinds = [kind for kind in MechanismKind if any(option.name.startswith(f"{kind}.") for option in options)]
     if len(kinds) != 1:
         what = "there are options of both" if kinds else "is missing, and so is Kerberos.SPN"
         raise OptionsError("LDAP.Host", f"{what}: expected either LDAP or Kerberos")
     kind = kinds[0]
-    for needed in ("LDAP.Host",) if kind is Kind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab"):
+    for needed in ("LDAP.Host",) if kind is MechanismKind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab"):
         if not options.get(needed):
             raise OptionsError(needed, "is missing")
     wanted = options.get(_MECHANISM)
@@ -84,7 +84,7 @@ def read_kind(options: Options) -> Kind:
     return kind
 
 
-def read_directory(options: Options) -> DirectorySpec:
+def read_directory(options: Options) -> LdapDirectorySpec:
     """Return the configuration of the directory, without its TLS context.
 
     Raises:
@@ -92,10 +92,10 @@ def read_directory(options: Options) -> DirectorySpec:
     """
     encryption = _encryption(options)
     version = _number(options, "LDAP.ProtocolVersion", DEFAULT_VERSION, 2, 3)
-    if encryption is Encryption.START_TLS and version == 2:
+    if encryption is LdapEncryption.START_TLS and version == 2:
         raise OptionsError("LDAP.Encryption", "starttls needs LDAP.ProtocolVersion 3")
-    default = DEFAULT_PORT_LDAPS if encryption is Encryption.LDAPS else DEFAULT_PORT
-    return DirectorySpec(
+    default = DEFAULT_PORT_LDAPS if encryption is LdapEncryption.LDAPS else DEFAULT_PORT
+    return LdapDirectorySpec(
         host=options.get("LDAP.Host") or "",
         port=_number(options, "LDAP.Port", default, 1, 65_535),
         version=version,
@@ -108,12 +108,12 @@ def read_directory(options: Options) -> DirectorySpec:
     )
 
 
-def _encryption(options: Options) -> Encryption:
-    text = options.get("LDAP.Encryption") or Encryption.NONE
+def _encryption(options: Options) -> LdapEncryption:
+    text = options.get("LDAP.Encryption") or LdapEncryption.NONE
     try:
-        return Encryption(text.lower())
+        return LdapEncryption(text.lower())
     except ValueError:
-        expected = ", ".join(Encryption)
+        expected = ", ".join(LdapEncryption)
         raise OptionsError("LDAP.Encryption", f"is {text}: expected one of {expected}") from None
 
 
@@ -134,12 +134,12 @@ def read_tls(options: Options) -> ssl.SSLContext | None:
     Raises:
         OptionsError: the file cannot be used.
     """
-    if read_directory(options).encryption is Encryption.NONE:
+    if read_directory(options).encryption is LdapEncryption.NONE:
         return None
     authorities = options.get(_CA_FILE)
     try:
         if authorities is not None:
-            check_regular(authorities, MOST_OF_CERTIFICATES)
+            check_regular(authorities, MAX_CERTIFICATE_FILE_SIZE)
         return ssl.create_default_context(cafile=authorities)
     except ssl.SSLError:
         raise OptionsError(_CA_FILE, f"{authorities}: it has no certificate") from None
@@ -147,7 +147,7 @@ def read_tls(options: Options) -> ssl.SSLContext | None:
         raise OptionsError(_CA_FILE, f"{authorities}: {problem.strerror}") from None
 
 
-def open_service(options: Options) -> Service:
+def open_service(options: Options) -> KerberosService:
     """Return the service that Kerberos tokens must be issued for.
 
     Raises:
@@ -155,7 +155,7 @@ def open_service(options: Options) -> Service:
     """
     spn = options.get("Kerberos.SPN") or ""
     keytab = options.get("Kerberos.Keytab") or ""
-    service = Service(spn, keytab)
+    service = KerberosService(spn, keytab)
     try:
         service.check()
     except GssError as problem:
@@ -166,7 +166,7 @@ def open_service(options: Options) -> Service:
 def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
     """Yield the problems of a use's options; options of the Modules entry have no effect."""
     try:
-        if read_kind(given) is Kind.KERBEROS:
+        if read_kind(given) is MechanismKind.KERBEROS:
             yield from _look_into(lambda: open_service(given))
             return
         directory = read_directory(given)
@@ -180,7 +180,7 @@ def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
     except DirectoryError as error:
         problem = str(error).removeprefix(_PASSWORD_FILE).lstrip()
         yield OptionProblem(_PASSWORD_FILE, problem, is_warning=True)
-    if directory.encryption is Encryption.NONE and directory.host not in _OWN_HOSTS:
+    if directory.encryption is LdapEncryption.NONE and directory.host not in _OWN_HOSTS:
         yield OptionProblem(
             "LDAP.Host",
             f"passwords go to {directory.host} unencrypted",
@@ -189,7 +189,7 @@ def check(given: Options, _inherited: Options) -> Iterator[OptionProblem]:
         )
 
 
-def _misspelt(directory: DirectorySpec) -> Iterator[OptionProblem]:
+def _misspelt(directory: LdapDirectorySpec) -> Iterator[OptionProblem]:
     """Yield values that are invalid for every directory."""
     if not _HOST.fullmatch(directory.host):
         expected = "expected a name or an address alone; LDAP.Port and LDAP.Encryption say the rest"

@@ -32,17 +32,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from joserfc import jwk, jws
 from joserfc.errors import BadSignatureError, JoseError, SecurityWarning
 
-from server.security.http_client import Endpoint, WebClient, WebError
-from server.security.oauth.tokens import LARGEST_KEY_SET, Expected, KeysError, TokenError
+from server.security.http_client import Endpoint, HttpClient, HttpClientError
+from server.security.oauth.tokens import MAX_KEY_SET_SIZE, TokenRequirements, KeysError, BearerTokenError
 from server.util.safe_open import read_regular
 
 if TYPE_CHECKING:
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 # The configuration decides which algorithms are secure enough.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
-LARGEST_TOKEN: Final = 16_384
+MAX_TOKEN_SIZE: Final = 16_384
 """Size limit of a token, in bytes."""
 
 _MOST_KEYS: Final = 100
@@ -65,11 +65,11 @@ _TYPES: Final = (None, "jwt", "at+jwt", "application/jwt", "application/at+jwt")
 class _Registry(jws.JWSRegistry):
     """Settings of the JWS library: issuers put more into headers than the standard defines."""
 
-    max_header_length = LARGEST_TOKEN
-    max_payload_length = LARGEST_TOKEN
+    max_header_length = MAX_TOKEN_SIZE
+    max_payload_length = MAX_TOKEN_SIZE
 
 
-class KeySource(Protocol):
+class TokenKeySource(Protocol):
     """A source of keys.
 
     Attributes:
@@ -90,7 +90,7 @@ class KeySource(Protocol):
         """
 
 
-class KeysOfUrl:
+class UrlKeySource:
     """Keys that the issuer publishes at a URL.
 
     Args:
@@ -102,7 +102,7 @@ class KeysOfUrl:
     pause_seconds = 10.0
     last_seconds = 3600.0
 
-    def __init__(self, endpoint: Endpoint, client: WebClient) -> None:
+    def __init__(self, endpoint: Endpoint, client: HttpClient) -> None:
         self._endpoint = endpoint
         self._client = client
 
@@ -110,14 +110,14 @@ class KeysOfUrl:
         return str(self._endpoint)
 
     async def read(self) -> bytes:
-        """See `KeySource`."""
+        """See `TokenKeySource`."""
         answer = await self._client.ask("GET", self._endpoint)
         if answer.status != 200:
-            raise WebError(f"{self._endpoint}: its status is {answer.status}, expected 200")
+            raise HttpClientError(f"{self._endpoint}: its status is {answer.status}, expected 200")
         return answer.body
 
 
-class KeysOfFile:
+class FileKeySource:
     """Keys in a file.
 
     Args:
@@ -135,18 +135,18 @@ class KeysOfFile:
         return str(self._path)
 
     async def read(self) -> bytes:
-        """See `KeySource`."""
+        """See `TokenKeySource`."""
         try:
             return await asyncio.to_thread(self._read)
         except OSError as error:
-            raise WebError(f"{self._path}: {error.strerror or error}") from None
+            raise HttpClientError(f"{self._path}: {error.strerror or error}") from None
 
     def _read(self) -> bytes:
-        return read_regular(self._path, LARGEST_KEY_SET)
+        return read_regular(self._path, MAX_KEY_SET_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class _PublicKey:
     """A public key.
 
     Attributes:
@@ -173,7 +173,7 @@ class _Key:
         )
 
 
-class Keys:
+class IssuerKeys:
     """Caches the keys of an issuer. Used on one event loop.
 
     Args:
@@ -183,18 +183,18 @@ class Keys:
     """
 
     def __init__(
-        self, source: KeySource, log: Log, clock: Callable[[], float] = time.monotonic
+        self, source: TokenKeySource, log: ServerLog, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._source = source
         self._log = log
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._keys: Sequence[_Key] = ()
+        self._keys: Sequence[_PublicKey] = ()
         self._text = b""
         self._tried = -math.inf
         self._read_at = -math.inf
 
-    async def find(self, kid: str | None, algorithm: str) -> Sequence[_Key]:
+    async def find(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
         """Return the keys that may have signed a token.
 
         Args:
@@ -215,10 +215,10 @@ class Keys:
         if self._clock() - self._read_at > self._source.last_seconds:
             raise KeysError(f"there are no keys of {self._source}, or too old ones")
         if not found:
-            raise TokenError(f"the issuer has no {algorithm} key of the name that it gives")
+            raise BearerTokenError(f"the issuer has no {algorithm} key of the name that it gives")
         return found
 
-    def _fitting(self, kid: str | None, algorithm: str) -> Sequence[_Key]:
+    def _fitting(self, kid: str | None, algorithm: str) -> Sequence[_PublicKey]:
         return [
             one for one in self._keys if one.fits(algorithm) and (kid is None or one.kid == kid)
         ]
@@ -232,7 +232,7 @@ class Keys:
                 text = await self._source.read()
                 if text != self._text:
                     self._keys = _read_keys(text, str(self._source))
-            except WebError as error:
+            except HttpClientError as error:
                 self._tried = self._clock()
                 self._log.emit("25-0071", problem=str(error))
                 return
@@ -242,7 +242,7 @@ class Keys:
                 self._log.emit("25-0072", source=str(self._source), count=len(self._keys))
 
 
-def _read_keys(text: bytes, source: str) -> Sequence[_Key]:
+def _read_keys(text: bytes, source: str) -> Sequence[_PublicKey]:
     """Parse a key set. Keys of other kinds and for other purposes are ignored.
 
     Raises:
@@ -254,15 +254,15 @@ def _read_keys(text: bytes, source: str) -> Sequence[_Key]:
         content = None
     entries = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise WebError(f"{source}: it is no key set, which is a JSON object with a list of keys")
+        raise HttpClientError(f"{source}: it is no key set, which is a JSON object with a list of keys")
     keys = [key for entry in entries[:_MOST_KEYS] if (key := _read_key(entry)) is not None]
     if not keys:
         kinds = "RSA (of 2048 bits or more), EC or OKP"
-        raise WebError(f"{source}: there is no public {kinds} key for signatures in the key set")
+        raise HttpClientError(f"{source}: there is no public {kinds} key for signatures in the key set")
     return keys
 
 
-def _read_key(entry: object) -> _Key | None:
+def _read_key(entry: object) -> _PublicKey | None:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         return None
     uses = entry.get("key_ops", ["verify"])
@@ -277,7 +277,7 @@ def _read_key(entry: object) -> _Key | None:
             return None
     except (JoseError, ValueError, TypeError, KeyError):  # from malformed keys of third parties
         return None
-    return _Key(
+    return _PublicKey(
         kid if isinstance(kid, str) else None,
         kind,
         curve if isinstance(curve, str) else "",
@@ -286,7 +286,7 @@ def _read_key(entry: object) -> _Key | None:
     )
 
 
-class Verifier:
+class BearerTokenVerifier:
     """Verifies tokens, and identifies their users.
 
     Args:
@@ -296,7 +296,7 @@ class Verifier:
     """
 
     def __init__(
-        self, expected: Expected, keys: Keys, clock: Callable[[], float] = time.time
+        self, expected: TokenRequirements, keys: IssuerKeys, clock: Callable[[], float] = time.time
     ) -> None:
         self._expected = expected
         self._keys = keys
@@ -313,22 +313,22 @@ class Verifier:
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._expected.algorithms:
             allowed = ", ".join(self._expected.algorithms)
-            raise TokenError(f"it is not signed with one of the algorithms {allowed}")
+            raise BearerTokenError(f"it is not signed with one of the algorithms {allowed}")
         kid = header.get("kid")
         if kid is not None and not isinstance(kid, str):
-            raise TokenError("the name of its key (kid) is no text")
+            raise BearerTokenError("the name of its key (kid) is no text")
         payload = self._payload(token, algorithm, await self._keys.find(kid, algorithm))
         claims = _read_object(payload, "its content")
         self._check_times(claims)
         self._check_parties(claims)
         user = claims.get(self._expected.user_claim)
         if not isinstance(user, str) or not user or not user.isprintable():
-            raise TokenError(f"its claim {self._expected.user_claim} is no name of a user")
+            raise BearerTokenError(f"its claim {self._expected.user_claim} is no name of a user")
         if len(user) > _LONGEST_NAME:
-            raise TokenError(f"its claim {self._expected.user_claim} is too long for a name")
+            raise BearerTokenError(f"its claim {self._expected.user_claim} is too long for a name")
         return user
 
-    def _payload(self, token: str, algorithm: str, keys: Sequence[_Key]) -> bytes:
+    def _payload(self, token: str, algorithm: str, keys: Sequence[_PublicKey]) -> bytes:
         registry = _Registry(algorithms=[algorithm], strict_check_header=False)
         for one in keys:
             try:
@@ -336,29 +336,29 @@ class Verifier:
             except BadSignatureError:
                 continue
             except (JoseError, ValueError, TypeError) as error:
-                raise TokenError(f"it is malformed ({type(error).__name__})") from None
-        raise TokenError("its signature is wrong")
+                raise BearerTokenError(f"it is malformed ({type(error).__name__})") from None
+        raise BearerTokenError("its signature is wrong")
 
     def _check_times(self, claims: Mapping[str, object]) -> None:
         now, skew = self._clock(), self._expected.skew
         expiry = _moment(claims, "exp")
         if expiry is None:
-            raise TokenError("it does not say when it expires (exp)")
+            raise BearerTokenError("it does not say when it expires (exp)")
         if now >= expiry + skew:
-            raise TokenError(f"it expired {now - expiry:.0f} seconds ago")
+            raise BearerTokenError(f"it expired {now - expiry:.0f} seconds ago")
         for name in ("nbf", "iat"):
             begin = _moment(claims, name)
             if begin is not None and now < begin - skew:
-                raise TokenError(f"it begins to count in {begin - now:.0f} seconds ({name})")
+                raise BearerTokenError(f"it begins to count in {begin - now:.0f} seconds ({name})")
 
     def _check_parties(self, claims: Mapping[str, object]) -> None:
         if claims.get("iss") != self._expected.issuer:
-            raise TokenError(f"its issuer (iss) is not {self._expected.issuer}")
+            raise BearerTokenError(f"its issuer (iss) is not {self._expected.issuer}")
         named = claims.get("aud")
         audiences = named if isinstance(named, list) else [named]
         if not any(one in self._expected.audiences for one in audiences):
             wanted = " or ".join(self._expected.audiences)
-            raise TokenError(f"it is meant for others: its audience (aud) does not have {wanted}")
+            raise BearerTokenError(f"it is meant for others: its audience (aud) does not have {wanted}")
 
 
 def _read_header(token: str) -> Mapping[str, Any]:
@@ -367,21 +367,21 @@ def _read_header(token: str) -> Mapping[str, Any]:
     Raises:
         TokenError: the token is malformed, or not supported.
     """
-    if len(token) > LARGEST_TOKEN:
-        raise TokenError(f"it has more than {LARGEST_TOKEN} bytes")
+    if len(token) > MAX_TOKEN_SIZE:
+        raise BearerTokenError(f"it has more than {MAX_TOKEN_SIZE} bytes")
     parts = token.split(".")
     if len(parts) != 3:
-        raise TokenError("it is no signed JSON Web Token: expected three parts")
+        raise BearerTokenError("it is no signed JSON Web Token: expected three parts")
     try:
         decoded = urlsafe_b64decode(parts[0].encode("ascii") + b"=" * (-len(parts[0]) % 4))
     except ValueError:
-        raise TokenError("its header is no base64") from None
+        raise BearerTokenError("its header is no base64") from None
     header = _read_object(decoded, "its header")
     if "crit" in header or header.get("b64") is False:
-        raise TokenError("it wants extensions (crit) that are not there")
+        raise BearerTokenError("it wants extensions (crit) that are not there")
     kind = header.get("typ")
     if (kind.lower() if isinstance(kind, str) else kind) not in _TYPES:
-        raise TokenError("it is another kind of token (typ), expected JWT or at+jwt")
+        raise BearerTokenError("it is another kind of token (typ), expected JWT or at+jwt")
     return header
 
 
@@ -389,9 +389,9 @@ def _read_object(text: bytes, what: str) -> Mapping[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise TokenError(f"{what} is no JSON") from None
+        raise BearerTokenError(f"{what} is no JSON") from None
     if not isinstance(content, dict):
-        raise TokenError(f"{what} is no JSON object")
+        raise BearerTokenError(f"{what} is no JSON object")
     return content
 
 
@@ -401,5 +401,5 @@ def _moment(claims: Mapping[str, object], name: str) -> float | None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -1e15 < value < 1e15:  # type: ignore[operator]  # it is a number
-        raise TokenError(f"its claim {name} is no time")
+        raise BearerTokenError(f"its claim {name} is no time")
     return float(value)  # type: ignore[arg-type]  # as above

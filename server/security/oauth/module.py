@@ -30,25 +30,25 @@ from config_schema.catalogue import OptionProblem
 from config_schema.spec import Options
 from config_schema.units import UnitError, parse_count, parse_interval
 from server.security.authentication import Admission
-from server.security.http_client import Endpoint, WebClient, WebError, WebTls, parse_endpoint
+from server.security.http_client import Endpoint, HttpClient, HttpClientError, HttpTlsSettings, parse_endpoint
 from server.security.http_client_options import read_tls, split_header
 from server.security.oauth.tokens import (
     ALGORITHMS,
-    LARGEST_KEY_SET,
-    Expected,
+    MAX_KEY_SET_SIZE,
+    TokenRequirements,
     KeysError,
-    TokenError,
+    BearerTokenError,
 )
 from server.util.safe_open import check_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from server.security.async_worker import Desk
-    from server.security.authentication import Credentials
-    from server.security.deferred import Later
-    from server.security.oauth.tokens import Verifying
-    from server.util.log_protocol import Log
+    from server.security.async_worker import AsyncWorker
+    from server.security.authentication import LogonCredentials
+    from server.security.deferred import AnswerOrFuture
+    from server.security.oauth.tokens import TokenVerifier
+    from server.util.log_protocol import ServerLog
 
 LIBRARY: Final = "libamps_oauth_authentication.so"
 
@@ -89,7 +89,7 @@ class OAuthError(ValueError):
     """The module cannot be made as configured. The text names the option."""
 
 
-class _Refused(Exception):
+class _CodeRefusedError(Exception):
     """A code is not accepted. The text gives the reason, for the log."""
 
 
@@ -106,7 +106,7 @@ class _TokenEndpoint:
     """
 
     endpoint: Endpoint
-    client: WebClient
+    client: HttpClient
     headers: Sequence[tuple[str, str]]
     form: Mapping[str, str]
     tries: int
@@ -127,7 +127,7 @@ class _TokenEndpoint:
         for left in range(self.tries - 1, -1, -1):
             try:
                 answer = await self.client.ask("POST", self.endpoint, headers, body)
-            except WebError:
+            except HttpClientError:
                 if not left:
                     raise
                 continue
@@ -143,20 +143,20 @@ class _TokenEndpoint:
         found: Mapping[str, Any] = content if isinstance(content, dict) else {}
         error = found.get("error")
         if isinstance(error, str) and error in _OUR_FAULT:
-            raise WebError(f"{self.endpoint}: it says {error} of this instance")
+            raise HttpClientError(f"{self.endpoint}: it says {error} of this instance")
         if error is not None:
             known = isinstance(error, str) and error in _KNOWN_ERRORS
-            raise _Refused(f"{self.endpoint} says {error if known else 'an error of its own'}")
+            raise _CodeRefusedError(f"{self.endpoint} says {error if known else 'an error of its own'}")
         if status != 200:
-            raise WebError(f"{self.endpoint}: its status is {status}, expected 200")
+            raise HttpClientError(f"{self.endpoint}: its status is {status}, expected 200")
         token = found.get("access_token")
         if not isinstance(token, str) or not token:
-            raise _Refused(f"{self.endpoint} gives no access token")
+            raise _CodeRefusedError(f"{self.endpoint} gives no access token")
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class OAuth:
+class OAuthAuthenticator:
     """The module: a logon is one step.
 
     Attributes:
@@ -167,35 +167,35 @@ class OAuth:
     """
 
     endpoint: _TokenEndpoint | None
-    verifier: Verifying | None
-    desk: Desk
-    log: Log
+    verifier: TokenVerifier | None
+    desk: AsyncWorker
+    log: ServerLog
 
-    def begin(self) -> OAuth:
+    def begin(self) -> OAuthAuthenticator:
         """See `Authenticator`."""
         return self
 
     def forget(self) -> None:
         """See `Authenticator`: no state of logons is kept."""
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         if not credentials.password:
             return Admission(False, "", "a token is required, in the place of the password")
         if self.verifier is None and not credentials.user:
             return Admission(False, "", "a user name is required")
         return self.desk.ask(lambda: self._decide(credentials), self._undecided)
 
-    async def _decide(self, credentials: Credentials) -> Admission:
+    async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
             user = await self._user(credentials)
             return Admission(True, user, "", is_proven=self.verifier is not None)
-        except (_Refused, TokenError) as error:
+        except (_CodeRefusedError, BearerTokenError) as error:
             return Admission(False, "", _NOT_ACCEPTED, detail=str(error))
-        except (KeysError, WebError) as error:
+        except (KeysError, HttpClientError) as error:
             return self._undecided(str(error))
 
-    async def _user(self, credentials: Credentials) -> str:
+    async def _user(self, credentials: LogonCredentials) -> str:
         shown = credentials.password
         if self.endpoint is not None:
             answer = await self.endpoint.exchange(shown)
@@ -210,7 +210,7 @@ class OAuth:
         return Admission(False, "", _UNDECIDED, undecided=True)
 
 
-def make_oauth(options: Options, desk: Desk, log: Log) -> OAuth:
+def make_oauth(options: Options, desk: AsyncWorker, log: ServerLog) -> OAuthAuthenticator:
     """Make the module.
 
     Args:
@@ -222,7 +222,7 @@ def make_oauth(options: Options, desk: Desk, log: Log) -> OAuth:
         OAuthError: an option has a value that cannot be used.
     """
     seconds = _count(options, "RequestTimeout", DEFAULT_REQUEST_TIMEOUT) / _MILLISECONDS
-    client = WebClient(_tls(options), seconds, seconds, _LARGEST_ANSWER)
+    client = HttpClient(_tls(options), seconds, seconds, _LARGEST_ANSWER)
     verifier = None
     if (source := options.get("KeySet")) is not None:
         verifier = _verifier(options, source, client, log)
@@ -237,10 +237,10 @@ def make_oauth(options: Options, desk: Desk, log: Log) -> OAuth:
         headers = [_header(text) for text in options.all("HTTPHeader")]
         tries = 1 + _count(options, "RetryCount", DEFAULT_RETRY_COUNT)
         endpoint = _TokenEndpoint(_endpoint("TokenEndpoint", url), client, headers, form, tries)
-    return OAuth(endpoint, verifier, desk, log)
+    return OAuthAuthenticator(endpoint, verifier, desk, log)
 
 
-def _verifier(options: Options, source: str, client: WebClient, log: Log) -> Verifying:
+def _verifier(options: Options, source: str, client: HttpClient, log: ServerLog) -> TokenVerifier:
     try:
         from server.security.oauth import bearer
     except ImportError as error:
@@ -248,21 +248,21 @@ def _verifier(options: Options, source: str, client: WebClient, log: Log) -> Ver
             f"KeySet needs a library that is not here: {error}; it comes with "
             "pip install 'amperage[oauth]'"
         ) from None
-    expected = Expected(
+    expected = TokenRequirements(
         issuer=options.get("Issuer") or "",
         audiences=options.all("Audience"),
         algorithms=_algorithms(options.get("Algorithms") or DEFAULT_ALGORITHMS),
         user_claim=options.get("UserNameClaim") or DEFAULT_USER_CLAIM,
         skew=parse_interval(options.get("ClockSkew") or DEFAULT_CLOCK_SKEW) / _NANOSECONDS,
     )
-    where: bearer.KeySource
+    where: bearer.TokenKeySource
     if source.startswith(_URL):
-        where = bearer.KeysOfUrl(_endpoint("KeySet", source), client)
+        where = bearer.UrlKeySource(_endpoint("KeySet", source), client)
     elif Path(source).is_file():
-        where = bearer.KeysOfFile(Path(source))
+        where = bearer.FileKeySource(Path(source))
     else:
         raise OAuthError(f"KeySet {source}: there is no such file, and it is no URL")
-    return bearer.Verifier(expected, bearer.Keys(where, log))
+    return bearer.BearerTokenVerifier(expected, bearer.IssuerKeys(where, log))
 
 
 def check_endpoint(text: str) -> str | None:
@@ -285,7 +285,7 @@ def check(given: Options, inherited: Options) -> Iterator[OptionProblem]:
     source = options.get("KeySet")
     if source and "://" not in source:
         try:
-            check_regular(source, LARGEST_KEY_SET)
+            check_regular(source, MAX_KEY_SET_SIZE)
         except OSError as error:
             problem = f"{source}: {error.strerror or error}"
             yield OptionProblem("KeySet", problem, _START_FAILS, is_warning=True)
@@ -319,11 +319,11 @@ def _algorithms(text: str) -> tuple[str, ...]:
     return names
 
 
-def _tls(options: Options) -> WebTls:
+def _tls(options: Options) -> HttpTlsSettings:
     tls = read_tls(options)
     try:
         tls.context()
-    except WebError as error:
+    except HttpClientError as error:
         raise OAuthError(str(error)) from None
     return tls
 

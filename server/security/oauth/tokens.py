@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-LARGEST_KEY_SET: Final = 1_048_576
+MAX_KEY_SET_SIZE: Final = 1_048_576
 """Size limit of a key set file, in bytes."""
 
 ALGORITHMS: Final = (
@@ -16,7 +16,7 @@ ALGORITHMS: Final = (
 """Supported signature algorithms: only those where the key to verify a token cannot sign one."""
 
 
-class TokenError(Exception):
+class BearerTokenError(Exception):
     """A token is not valid. The text gives the reason, and has no part of the token in it."""
 
 
@@ -25,7 +25,7 @@ class KeysError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class TokenRequirements:
     """The requirements that a token must meet.
 
     Attributes:
@@ -43,7 +43,7 @@ class Expected:
     skew: float
 
 
-class Verifying(Protocol):
+class TokenVerifier(Protocol):
     """Verifies tokens."""
 
     async def user_of(self, token: str) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from config_schema.spec import ModuleSpec, ModuleUse
 from config_schema.units import parse_count
 from server.security.outgoing.kerberos import KerberosCredentials
-from server.security.outgoing.source import CredentialsError, CredentialSource
+from server.security.outgoing.source import CredentialSourceError, CredentialSource
 from server.util.safe_open import read_regular
 from server.util.shell_quoting import shell_command
 
@@ -55,7 +55,7 @@ class ConfiguredCredentials:
             return self.password or ""
         password = os.environ.get(self.variable)
         if password is None:
-            raise CredentialsError(
+            raise CredentialSourceError(
                 f"PasswordEnvironmentVariable {self.variable}: there is no such variable"
             )
         return password
@@ -95,7 +95,7 @@ class FileCredentials:
             password = await asyncio.to_thread(self._read)
         except (OSError, UnicodeDecodeError) as problem:
             why = getattr(problem, "strerror", None) or "it is no text in UTF-8"
-            raise CredentialsError(f"{self.option} {self.file_name}: {why}") from None
+            raise CredentialSourceError(f"{self.option} {self.file_name}: {why}") from None
         return self.user or _current_user(), password
 
     def _read(self) -> str:
@@ -120,7 +120,7 @@ class CommandCredentials:
     def __init__(self, user: str, command: str, most: int) -> None:
         self._user = user
         self._most = most
-        self._command, names = shell_command(_Template(command))
+        self._command, names = shell_command(_CommandTemplate(command))
         self._values = dict.fromkeys(names, user)
 
     async def credentials(self) -> tuple[str, str]:
@@ -141,9 +141,9 @@ class CommandCredentials:
             raise self._error("has written nothing")
         return self._user, token
 
-    def _error(self, problem: str) -> CredentialsError:
+    def _error(self, problem: str) -> CredentialSourceError:
         """Make an error without the text of the command, which may contain secrets."""
-        return CredentialsError(f"the Command that gives the password of {self._user!r} {problem}")
+        return CredentialSourceError(f"the Command that gives the password of {self._user!r} {problem}")
 
     async def _run(self) -> tuple[bytes, int]:
         process = await asyncio.create_subprocess_shell(
@@ -170,8 +170,8 @@ class CommandCredentials:
         return output
 
 
-class _Template:
-    """A command with a variable; see `server.util.shell_quoting.Template`."""
+class _CommandTemplate:
+    """A command with a variable; see `server.util.shell_quoting.CommandTemplate`."""
 
     def __init__(self, command: str) -> None:
         pieces = _USER_VARIABLE.split(command)

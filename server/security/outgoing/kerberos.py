@@ -12,7 +12,7 @@ from typing import Final
 
 from amperage.client.gssapi import GssError, KeytabIdentity, initiate, owner
 from server.security.kerberos import check_keytab
-from server.security.outgoing.source import CredentialsError
+from server.security.outgoing.source import CredentialSourceError
 
 _KERBEROS_SECONDS: Final = 10.0
 """Timeout of a request for a ticket."""
@@ -38,7 +38,7 @@ class KerberosCredentials:
     async def credentials(self) -> tuple[str, str]:
         """See `CredentialSource`."""
         if not self._under_way.acquire(blocking=False):
-            raise CredentialsError(f"Kerberos: still waiting for a ticket for {self._spn}")
+            raise CredentialSourceError(f"Kerberos: still waiting for a ticket for {self._spn}")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[tuple[str, str]] = loop.create_future()
 
@@ -65,11 +65,11 @@ class KerberosCredentials:
             async with asyncio.timeout(_KERBEROS_SECONDS):
                 return await outcome
         except TimeoutError:
-            raise CredentialsError(
+            raise CredentialSourceError(
                 f"Kerberos: no ticket for {self._spn} within {_KERBEROS_SECONDS:.0f} seconds"
             ) from None
         except GssError as problem:
-            raise CredentialsError(
+            raise CredentialSourceError(
                 f"Kerberos: no ticket for {self._spn} with {self._keytab}: {problem}"
             ) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class CredentialsError(Exception):
+class CredentialSourceError(Exception):
     """Credentials are not available at the moment. The text says which, and why."""
 
 

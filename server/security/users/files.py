@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from config_schema.problems import Problem, Problems, Severity
 from server.security.users.password_checks import PasswordChecks
-from server.security.users.password_hashes import hash_of_nothing
+from server.security.users.password_hashes import make_decoy_hash
 from server.security.users.users import Users, read_users_file
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
-    from server.security.async_worker import Desk
+    from server.security.async_worker import AsyncWorker
     from server.security.users.password_hashes import PasswordHash
     from server.security.users.users import User
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
-Disconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
+UserDisconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 """Disconnects users (second) from transports (first), and ends their cookies."""
 
 
-class Watcher(Protocol):
+class UsersFileWatcher(Protocol):
     """Notifies of changes of files."""
 
     def watch(
@@ -63,7 +63,7 @@ class UsersFile:
         UsersFileError: it cannot be used.
     """
 
-    def __init__(self, path: str, functions: Functions, desk: Desk, log: Log) -> None:
+    def __init__(self, path: str, functions: Functions, desk: AsyncWorker, log: ServerLog) -> None:
         self.path: Final = path
         self.authenticates: Final[set[str]] = set()
         self.entitles: Final[set[str]] = set()
@@ -71,7 +71,7 @@ class UsersFile:
         self._functions = functions
         self._desk = desk
         self._log = log
-        self._disconnect: Disconnect | None = None
+        self._disconnect: UserDisconnect | None = None
         self._is_reading = False
         self._has_changed = False
         problems = Problems()
@@ -90,7 +90,7 @@ class UsersFile:
         """The hash to compare with for users that are unknown or have no password."""
         return self._nobody
 
-    def watch(self, watcher: Watcher, disconnect: Disconnect) -> None:
+    def watch(self, watcher: UsersFileWatcher, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect
         watcher.watch(Path(self.path), lambda _change: self.look_again(), with_mode=True)
@@ -147,7 +147,7 @@ class UsersFile:
 
     def _take(self, users: Users) -> None:
         self._users = users
-        self._nobody = hash_of_nothing(users.usual_cost)
+        self._nobody = make_decoy_hash(users.usual_cost)
 
     def _warn(self, problems: Problems) -> None:
         for problem in problems:
@@ -161,7 +161,7 @@ class UsersFiles:
     def __init__(self) -> None:
         self._files: dict[str, UsersFile] = {}
 
-    def open(self, path: str, functions: Functions, desk: Desk, log: Log) -> UsersFile:
+    def open(self, path: str, functions: Functions, desk: AsyncWorker, log: ServerLog) -> UsersFile:
         """Return a file, and read it first unless it has been read.
 
         Raises:
@@ -172,7 +172,7 @@ class UsersFiles:
             known = self._files[path] = UsersFile(path, functions, desk, log)
         return known
 
-    def watch(self, watcher: Watcher, disconnect: Disconnect) -> None:
+    def watch(self, watcher: UsersFileWatcher, disconnect: UserDisconnect) -> None:
         """Read files again when they change.
 
         Args:

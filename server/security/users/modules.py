@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission
 from server.security.deferred import mapped
-from server.security.permissions import Permit, Same
-from server.security.users.password_hashes import MOST_PASSWORD_BYTES
+from server.security.permissions import Permit, ConstantPermissions
+from server.security.users.password_hashes import MAX_PASSWORD_SIZE
 
 if TYPE_CHECKING:
-    from server.security.authentication import Credentials, Exchange
-    from server.security.deferred import Later
+    from server.security.authentication import LogonCredentials, LogonExchange
+    from server.security.deferred import AnswerOrFuture
     from server.security.permissions import Permissions
     from server.security.users.files import UsersFile
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 LIBRARY: Final = "libamperage_users.so"
 FILE_NAME: Final = "FileName"
@@ -42,9 +42,9 @@ class UsersAuthenticator:
     """
 
     file: UsersFile
-    log: Log
+    log: ServerLog
 
-    def begin(self) -> Exchange:
+    def begin(self) -> LogonExchange:
         """See `Authenticator`."""
         return self
 
@@ -53,12 +53,12 @@ class UsersAuthenticator:
         self.file.checks.forget()
         self.file.look_again()
 
-    def step(self, credentials: Credentials) -> Later[Admission]:
-        """See `Exchange`."""
+    def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
+        """See `LogonExchange`."""
         user, password = credentials.user, credentials.password
         if not user or not password:
             return _EMPTY
-        if len(password) > MOST_PASSWORD_BYTES:
+        if len(password) > MAX_PASSWORD_SIZE:
             return _WRONG
         known = self.file.find(user)
         expected = known.password if known is not None else None
@@ -104,7 +104,7 @@ class UsersEntitlement:
         if known is not None:
             return known.permissions
         who = f"no user {user!r}" if user else "nobody without a name"
-        return Same(Permit(False, rule=f"{self.file.path} has {who}"))
+        return ConstantPermissions(Permit(False, rule=f"{self.file.path} has {who}"))
 
     def forget(self, user: str | None = None) -> None:
         """See `Entitlement`."""

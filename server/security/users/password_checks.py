@@ -23,14 +23,14 @@ from collections import OrderedDict, deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.security.deferred import Pending
+from server.security.deferred import AnswerFuture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server.security.async_worker import Desk
-    from server.security.authentication import Credentials
-    from server.security.deferred import Later
+    from server.security.async_worker import AsyncWorker
+    from server.security.authentication import LogonCredentials
+    from server.security.deferred import AnswerOrFuture
     from server.security.users.password_hashes import PasswordHash
 
 _MOST_REMEMBERED: Final = 10_000
@@ -50,16 +50,16 @@ class PasswordChecks:
         desk: waits for the slow work.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AsyncWorker) -> None:
         self._desk = desk
-        self._hashing = _Hashing()
+        self._hashing = _HashThreads()
         self._key = secrets.token_bytes(_DIGEST_BYTES)
         self._right: OrderedDict[bytes, PasswordHash] = OrderedDict()
-        self._under_way: dict[tuple[bytes, PasswordHash], Pending[bool | None]] = {}
+        self._under_way: dict[tuple[bytes, PasswordHash], AnswerFuture[bool | None]] = {}
 
     def check(
-        self, credentials: Credentials, expected: PasswordHash, fail: Callable[[str], None]
-    ) -> Later[bool | None]:
+        self, credentials: LogonCredentials, expected: PasswordHash, fail: Callable[[str], None]
+    ) -> AnswerOrFuture[bool | None]:
         """Check a password.
 
         Args:
@@ -86,9 +86,9 @@ class PasswordChecks:
         self._right.clear()
 
     def _ask(
-        self, credentials: Credentials, expected: PasswordHash, fail: Callable[[str], None]
-    ) -> Pending[bool | None]:
-        work = _Work(Future(), expected, credentials.password)
+        self, credentials: LogonCredentials, expected: PasswordHash, fail: Callable[[str], None]
+    ) -> AnswerFuture[bool | None]:
+        work = _HashJob(Future(), expected, credentials.password)
         host = credentials.origin.host
 
         async def check() -> bool | None:
@@ -116,21 +116,21 @@ class PasswordChecks:
         return hashlib.blake2b(content, key=self._key, digest_size=_DIGEST_BYTES).digest()
 
 
-class _Work(NamedTuple):
+class _HashJob(NamedTuple):
     result: Future[bool]
     expected: PasswordHash
     password: str
 
 
-class _Hashing:
+class _HashThreads:
     """The threads; they start with the first password, and end with the process."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[_Work]] = OrderedDict()  # by address, next one first
+        self._waiting: OrderedDict[str, deque[_HashJob]] = OrderedDict()  # by address, next one first
         self._has_more = threading.Condition()
         self._has_threads = False
 
-    def do(self, work: _Work, owner: str) -> Future[bool]:
+    def do(self, work: _HashJob, owner: str) -> Future[bool]:
         """Queue the comparison of a password with a hash; one that is cancelled in time is skipped.
 
         Args:
@@ -146,7 +146,7 @@ class _Hashing:
                 threading.Thread(target=self._run, name="passwords", daemon=True).start()
         return work.result
 
-    def _take(self) -> _Work:
+    def _take(self) -> _HashJob:
         """Return the next comparison, and move its owner to the end of the rotation."""
         with self._has_more:
             while not self._waiting:

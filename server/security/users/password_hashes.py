@@ -16,7 +16,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Final
 
-MOST_PASSWORD_BYTES: Final = 4096
+MAX_PASSWORD_SIZE: Final = 4096
 """No real password is longer, and the time of a hash should not depend on the client's input."""
 
 _SALT_BYTES: Final = 16
@@ -36,7 +36,7 @@ class HashError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class HashCost:
     """The cost parameters of a hash, for the server and for attackers alike.
 
     Attributes:
@@ -55,10 +55,10 @@ class Cost:
         return 128 * self.r * ((1 << self.ln) + self.p + 2)
 
 
-DEFAULT_COST: Final = Cost()
+DEFAULT_COST: Final = HashCost()
 """32 MiB, and less than a tenth of a second of CPU time."""
 
-WEAK_BELOW: Final = 14
+MIN_STRONG_COST: Final = 14
 """With a smaller `ln`, brute force is feasible."""
 
 
@@ -66,7 +66,7 @@ WEAK_BELOW: Final = 14
 class PasswordHash:
     """The hash of a password."""
 
-    cost: Cost
+    cost: HashCost
     salt: bytes = field(repr=False)
     digest: bytes = field(repr=False)
 
@@ -81,7 +81,7 @@ class PasswordHash:
         return f"$scrypt${cost}${_encode(self.salt)}${_encode(self.digest)}"
 
 
-def hash_password(password: str, cost: Cost = DEFAULT_COST) -> PasswordHash:
+def hash_password(password: str, cost: HashCost = DEFAULT_COST) -> PasswordHash:
     """Hash a password with a new salt.
 
     Raises:
@@ -89,14 +89,14 @@ def hash_password(password: str, cost: Cost = DEFAULT_COST) -> PasswordHash:
     """
     if not password:
         raise HashError("the password is empty")
-    if len(_octets(password)) > MOST_PASSWORD_BYTES:
-        raise HashError(f"the password is longer than {MOST_PASSWORD_BYTES} bytes")
+    if len(_octets(password)) > MAX_PASSWORD_SIZE:
+        raise HashError(f"the password is longer than {MAX_PASSWORD_SIZE} bytes")
     _check(cost)
     salt = secrets.token_bytes(_SALT_BYTES)
     return PasswordHash(cost, salt, _derive(password, salt, cost, _DIGEST_BYTES))
 
 
-def hash_of_nothing(cost: Cost) -> PasswordHash:
+def make_decoy_hash(cost: HashCost) -> PasswordHash:
     """Return a hash that matches no known password, and takes as long as others of its cost."""
     return PasswordHash(cost, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_DIGEST_BYTES))
 
@@ -110,7 +110,7 @@ def read_hash(text: str) -> PasswordHash:
     found = _FORM.fullmatch(text)
     if found is None:
         raise HashError("expected a hash as $scrypt$ln=15,r=8,p=1$SALT$DIGEST")
-    cost = Cost(int(found[1]), int(found[2]), int(found[3]))
+    cost = HashCost(int(found[1]), int(found[2]), int(found[3]))
     _check(cost)
     try:
         salt, digest = _decode(found[4]), _decode(found[5])
@@ -124,7 +124,7 @@ def read_hash(text: str) -> PasswordHash:
     return PasswordHash(cost, salt, digest)
 
 
-def _check(cost: Cost) -> None:
+def _check(cost: HashCost) -> None:
     if cost.ln < 1 or cost.r < 1 or not 1 <= cost.p <= _MOST_PARALLEL:
         raise HashError(f"expected ln and r of 1 or more, and p of 1 to {_MOST_PARALLEL}")
     if cost.memory > _MOST_MEMORY:
@@ -133,7 +133,7 @@ def _check(cost: Cost) -> None:
         )
 
 
-def _derive(password: str, salt: bytes, cost: Cost, size: int) -> bytes:
+def _derive(password: str, salt: bytes, cost: HashCost, size: int) -> bytes:
     return hashlib.scrypt(
         _octets(password),
         salt=salt,

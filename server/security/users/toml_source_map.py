@@ -19,7 +19,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-TomlPlace: TypeAlias = tuple[str | int, ...]
+TomlPath: TypeAlias = tuple[str | int, ...]
 """Names of tables and keys, and the numbers of the elements of arrays from 0 on."""
 
 _TOKEN: Final = re.compile(
@@ -47,7 +47,7 @@ class _Token(NamedTuple):
     end: int
 
 
-class Table(NamedTuple):
+class TomlTable(NamedTuple):
     """A table with a header.
 
     Attributes:
@@ -56,13 +56,13 @@ class Table(NamedTuple):
         end: the offset of the end of its header's line.
     """
 
-    place: TomlPlace
+    place: TomlPath
     start: int
     end: int
 
 
 @dataclass(slots=True)
-class TomlPlaces:
+class TomlSourceMap:
     """The places of the tables and keys of a document.
 
     Attributes:
@@ -70,32 +70,32 @@ class TomlPlaces:
         values: the start and end offset of the value of each key.
     """
 
-    tables: list[Table] = field(default_factory=list)
-    values: dict[TomlPlace, tuple[int, int]] = field(default_factory=dict)
-    _lines: dict[TomlPlace, int] = field(default_factory=dict)
+    tables: list[TomlTable] = field(default_factory=list)
+    values: dict[TomlPath, tuple[int, int]] = field(default_factory=dict)
+    _lines: dict[TomlPath, int] = field(default_factory=dict)
 
-    def line(self, place: TomlPlace) -> int:
+    def line(self, place: TomlPath) -> int:
         """Return the line of a key or table, from 1 on; if it is not written, of its parent."""
         while place and place not in self._lines:
             place = place[:-1]
         return self._lines.get(place, 1)
 
-    def take_note(self, place: TomlPlace, line: int) -> None:
+    def take_note(self, place: TomlPath, line: int) -> None:
         """Record the line of a place, and of its parents if they have none yet."""
         for size in range(1, len(place) + 1):
             self._lines.setdefault(place[:size], line)
 
 
-def find_places(text: str) -> TomlPlaces:
+def find_places(text: str) -> TomlSourceMap:
     """Find the places of the tables and keys of a document.
 
     Args:
         text: a document that `tomllib` can read.
     """
-    return _Walk(text).go()
+    return _TomlScanner(text).go()
 
 
-class _Walk:
+class _TomlScanner:
     """Scans a document.
 
     Args:
@@ -103,7 +103,7 @@ class _Walk:
     """
 
     def __init__(self, text: str) -> None:
-        self._places = TomlPlaces()
+        self._places = TomlSourceMap()
         self._newlines = [found.start() for found in re.finditer("\n", text)]
         self._tokens = [
             _Token(str(found.lastgroup), found[0], found.start(), found.end())
@@ -112,11 +112,11 @@ class _Walk:
         ]
         self._tokens.append(_Token("end", "", len(text), len(text)))
         self._next = 0
-        self._counts: dict[TomlPlace, int] = {}  # of the tables in arrays of tables
+        self._counts: dict[TomlPath, int] = {}  # of the tables in arrays of tables
 
-    def go(self) -> TomlPlaces:
+    def go(self) -> TomlSourceMap:
         """Find the places."""
-        table: TomlPlace = ()
+        table: TomlPath = ()
         while self._here.kind != "end":
             if self._here.kind == "line":
                 self._next += 1
@@ -137,14 +137,14 @@ class _Walk:
     def _line_of(self, token: _Token) -> int:
         return bisect_right(self._newlines, token.start) + 1
 
-    def _header(self) -> TomlPlace:
+    def _header(self) -> TomlPath:
         start = self._take()
         is_array = self._here.text == "["
         if is_array:
             self._take()
         names = self._names("]")
         self._next += 2 if is_array else 1
-        place: TomlPlace = ()
+        place: TomlPath = ()
         for name in names[:-1]:
             place = self._last_of((*place, name))
         place = (*place, names[-1])
@@ -152,10 +152,10 @@ class _Walk:
             self._counts[place] = self._counts.get(place, 0) + 1
             place = self._last_of(place)
         self._places.take_note(place, self._line_of(start))
-        self._places.tables.append(Table(place, start.start, self._here.start))
+        self._places.tables.append(TomlTable(place, start.start, self._here.start))
         return place
 
-    def _last_of(self, place: TomlPlace) -> TomlPlace:
+    def _last_of(self, place: TomlPath) -> TomlPath:
         """Return the table that a name stands for: of an array of tables the last one."""
         count = self._counts.get(place)
         return place if count is None else (*place, count - 1)
@@ -171,14 +171,14 @@ class _Walk:
                 names.append(token.text)
         return names
 
-    def _key_and_value(self, table: TomlPlace) -> None:
+    def _key_and_value(self, table: TomlPath) -> None:
         first = self._here
         place = (*table, *self._names("="))
         self._take()
         self._places.take_note(place, self._line_of(first))
         self._value(place)
 
-    def _value(self, place: TomlPlace) -> None:
+    def _value(self, place: TomlPath) -> None:
         start = self._here.start
         self._places.take_note(place, self._line_of(self._here))
         if self._here.text == "[":
@@ -193,7 +193,7 @@ class _Walk:
     def _at(self, *marks: str) -> bool:
         return self._here.text in marks
 
-    def _array(self, place: TomlPlace) -> None:
+    def _array(self, place: TomlPath) -> None:
         self._take()
         number = 0
         while True:
@@ -205,7 +205,7 @@ class _Walk:
             number += 1
         self._take()
 
-    def _inline_table(self, place: TomlPlace) -> None:
+    def _inline_table(self, place: TomlPath) -> None:
         self._take()
         while not self._at("}"):
             if self._at(","):

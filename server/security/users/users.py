@@ -34,28 +34,28 @@ from server.security.permission_document import (
     KNOWN_FIELDS,
     DocumentError,
     PermissionDocument,
-    Place,
-    Remembering,
+    DocumentPath,
+    PermitCache,
     make_document,
     name_place,
 )
 from server.security.permissions import Permission
 from server.security.users.password_hashes import (
     DEFAULT_COST,
-    WEAK_BELOW,
-    Cost,
+    MIN_STRONG_COST,
+    HashCost,
     HashError,
     PasswordHash,
     read_hash,
 )
-from server.security.users.toml_source_map import TomlPlace, TomlPlaces, find_places
+from server.security.users.toml_source_map import TomlPath, TomlSourceMap, find_places
 from server.util.safe_open import open_regular
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
     from server.security.permissions import Permit
 
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_USERS_FILE_SIZE: Final = 64 * 1024 * 1024
 """Size limit of a file, in bytes."""
 
 USERS: Final = "users"
@@ -70,7 +70,7 @@ _LINE_OF_ERROR: Final = re.compile(r"^(.*) \(at line (\d+), column (\d+)\)$", re
 _AT_END: Final = " (at end of document)"
 
 
-class UserPermissions(Remembering):
+class UserPermissions(PermitCache):
     """The permissions of a user: from its own fields first, then from its roles.
 
     Args:
@@ -87,7 +87,7 @@ class UserPermissions(Remembering):
         return next((answer for answer in found if answer is not None), None)
 
     def find(self, permission: Permission, resource: str) -> Permit | None:
-        """See `Remembering`."""
+        """See `PermitCache`."""
         found = (document.find(permission, resource) for document in self._documents)
         return next((permit for permit in found if permit is not None), None)
 
@@ -125,7 +125,7 @@ class Users:
 
     users: Mapping[str, User] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
-    usual_cost: Cost = DEFAULT_COST
+    usual_cost: HashCost = DEFAULT_COST
 
     def changed_since(self, before: Users) -> tuple[frozenset[str], frozenset[str]]:
         """Return the users with changed permissions, and the removed users."""
@@ -160,15 +160,15 @@ def read_users_file(path: str, functions: Functions, problems: Problems) -> User
     try:
         with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
-            octets = file.read(MOST_BYTES + 1)
+            octets = file.read(MAX_USERS_FILE_SIZE + 1)
     except OSError as error:
         problems.error(whole, "", f"cannot be read: {error.strerror or error}")
         return None
     risk = mode_problem(mode)
     if risk:
         problems.warning(whole, "", risk, f"chmod o-rwx {path}")
-    if len(octets) > MOST_BYTES:
-        problems.error(whole, "", f"it has more than {MOST_BYTES} bytes")
+    if len(octets) > MAX_USERS_FILE_SIZE:
+        problems.error(whole, "", f"it has more than {MAX_USERS_FILE_SIZE} bytes")
         return None
     return read_users(octets, path, functions, problems)
 
@@ -190,7 +190,7 @@ def read_users(octets: bytes, path: str, functions: Functions, problems: Problem
     content = _parse(text, path, problems)
     if content is None:
         return None
-    return _Reading(path, find_places(text), functions, problems).read(content)
+    return _UsersFileReader(path, find_places(text), functions, problems).read(content)
 
 
 def _decode(octets: bytes, path: str, problems: Problems) -> str | None:
@@ -216,7 +216,7 @@ def _parse(text: str, path: str, problems: Problems) -> dict[str, Any] | None:
     return None
 
 
-class _Reading:
+class _UsersFileReader:
     """Reads the parts of a file.
 
     Args:
@@ -227,7 +227,7 @@ class _Reading:
     """
 
     def __init__(
-        self, path: str, places: TomlPlaces, functions: Functions, problems: Problems
+        self, path: str, places: TomlSourceMap, functions: Functions, problems: Problems
     ) -> None:
         self._path = path
         self._places = places
@@ -293,10 +293,10 @@ class _Reading:
             tuple(content for _, content in layers),
         )
 
-    def _document(self, place: TomlPlace, given: dict[str, Any]) -> PermissionDocument | None:
+    def _document(self, place: TomlPath, given: dict[str, Any]) -> PermissionDocument | None:
         known = {key: value for key, value in given.items() if key in _FIELDS_OF_ROLES}
 
-        def say(inner: Place) -> str:
+        def say(inner: DocumentPath) -> str:
             where = self._location((*place, *inner))
             return f"{where}: {_dotted(place)}: {name_place(inner)}"
 
@@ -306,7 +306,7 @@ class _Reading:
             self._complain((*place, *error.place), _dotted(place), str(error))
             return None
 
-    def _password(self, place: TomlPlace, given: object) -> PasswordHash | None:
+    def _password(self, place: TomlPath, given: object) -> PasswordHash | None:
         if given is None:
             return None
         where = (*place, PASSWORD)
@@ -315,17 +315,17 @@ class _Reading:
         except HashError as error:
             self._complain(where, f"{_dotted(place)}.password", str(error), "amps-users makes one")
             return None
-        if found.cost.ln < WEAK_BELOW:
+        if found.cost.ln < MIN_STRONG_COST:
             self._problems.warning(
                 self._location(where),
                 f"{_dotted(place)}.password",
                 f"ln={found.cost.ln} lets passwords be tried in great numbers:"
-                f" expected {WEAK_BELOW} or more",
+                f" expected {MIN_STRONG_COST} or more",
             )
         return found
 
     def _names_of_roles(
-        self, place: TomlPlace, given: object, roles: Mapping[str, object]
+        self, place: TomlPath, given: object, roles: Mapping[str, object]
     ) -> list[str]:
         element = f"{_dotted(place)}.roles"
         if not isinstance(given, list):
@@ -342,7 +342,7 @@ class _Reading:
         return good
 
     def _warn_of_no_logon(
-        self, place: TomlPlace, permissions: UserPermissions, contents: Sequence[dict[str, Any]]
+        self, place: TomlPath, permissions: UserPermissions, contents: Sequence[dict[str, Any]]
     ) -> None:
         if not any("topic" in content for content in contents):
             return
@@ -358,17 +358,17 @@ class _Reading:
         )
 
     def _refuse_unknown(
-        self, place: TomlPlace, given: dict[str, Any], known: frozenset[str]
+        self, place: TomlPath, given: dict[str, Any], known: frozenset[str]
     ) -> None:
         for name in given:
             if name not in known:
                 self._complain((*place, name), _dotted((*place, name)), *_unknown(name, known))
 
-    def _location(self, place: TomlPlace) -> Location:
+    def _location(self, place: TomlPath) -> Location:
         return Location(self._path, self._places.line(place))
 
     def _complain(
-        self, place: TomlPlace, element: str, message: str, hint: str | None = None
+        self, place: TomlPath, element: str, message: str, hint: str | None = None
     ) -> None:
         self._has_errors = True
         self._problems.error(self._location(place), element, message, hint)
@@ -380,5 +380,5 @@ def _unknown(name: str, known: Sequence[str] | frozenset[str]) -> tuple[str, str
     return "is not known", f"did you mean {meant}?" if meant else expected
 
 
-def _dotted(place: TomlPlace) -> str:
+def _dotted(place: TomlPath) -> str:
     return ".".join(map(str, place))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import CACHES
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
     from server.app.wiring.transport_table import TransportTable
@@ -52,7 +52,7 @@ class CachesSource:
         self._journal = journal
         self._fixed = {name: (about,) for name, about in _ABOUT.items()}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         engine, pools = self._engine, self._pools
         connected, held = len(engine.sessions), self._clients.memory
@@ -83,8 +83,8 @@ class CachesSource:
         fetches: int = 0,
         evictions: int = 0,
         overflow: int = 0,
-    ) -> Entry:
+    ) -> StatisticsEntry:
         """Return an entry; each creation counts as a request that the cache could not answer."""
         efficiency = round((fetches - made) / fetches, 6) if fetches else 0.0
         moving = made, size, efficiency, entries, evictions, fetches, overflow
-        return Entry(name, self._fixed[name], moving)
+        return StatisticsEntry(name, self._fixed[name], moving)

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.engine.socket_stats import NOTHING
+from server.engine.socket_stats import NO_SOCKET_STATS
 from server.statistics.resources import CLIENTS
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
     from server.engine.session import Session
-    from server.engine.socket_stats import Readings
-    from server.statistics.schema import Value
+    from server.engine.socket_stats import SocketStats
+    from server.statistics.schema import StatisticValue
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -26,8 +26,8 @@ _BYTES_OUT: Final = _GIVEN.index("bytes_out")
 _SUBSCRIPTIONS: Final = _GIVEN.index("subscription_count")
 
 
-class Totals(NamedTuple):
-    """Traffic counts of clients, including those that are gone. See `Departed`."""
+class ClientTotals(NamedTuple):
+    """Traffic counts of clients, including those that are gone. See `ClosedSessionTotals`."""
 
     bytes_in: int
     messages_in: int
@@ -38,10 +38,10 @@ class Totals(NamedTuple):
     sessions: int
 
 
-_NOTHING: Final = Totals(0, 0, 0, 0, 0, 0, 0)
+_NOTHING: Final = ClientTotals(0, 0, 0, 0, 0, 0, 0)
 
 
-class _Known(NamedTuple):
+class _ClientState(NamedTuple):
     """A client's state in a sample.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Known(NamedTuple):
     """
 
     options: object
-    entry: Entry
+    entry: StatisticsEntry
     is_quiet: bool
 
 
@@ -75,13 +75,13 @@ class ClientsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, _Known] = {}  # those of the last sample, by number
-        self.totals: Mapping[str, Totals] = {}
+        self._known: dict[int, _ClientState] = {}  # those of the last sample, by number
+        self.totals: Mapping[str, ClientTotals] = {}
         self.connected: Mapping[str, int] = {}
         self.queries = 0
         self.memory = 0
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`.
 
         A client that disconnects while the sample is taken is still summed up, and is not shown.
@@ -106,22 +106,22 @@ class ClientsSource:
                 known = _look(session, known)
             self._known[number] = known
             yield known.entry
-        self.totals = {transport: Totals(*counts) for transport, counts in sums.items()}
+        self.totals = {transport: ClientTotals(*counts) for transport, counts in sums.items()}
         self.connected = connected
         self.queries, self.memory = queries, memory
 
     @property
-    def all_totals(self) -> Totals:
+    def all_totals(self) -> ClientTotals:
         """The sums of the last sample over all transports."""
-        return Totals(*map(sum, zip(_NOTHING, *self.totals.values(), strict=True)))
+        return ClientTotals(*map(sum, zip(_NOTHING, *self.totals.values(), strict=True)))
 
-    def totals_of(self, transport: str) -> Totals:
+    def totals_of(self, transport: str) -> ClientTotals:
         """Return the sums of the last sample of one transport."""
         return self.totals.get(transport, _NOTHING)
 
 
 def _add(sums: list[int], session: Session) -> None:
-    """Add a session's counts to the sums; see `Totals`."""
+    """Add a session's counts to the sums; see `ClientTotals`."""
     intake, outbox = session.intake, session.outbox
     sums[0] += intake.bytes_in
     sums[1] += intake.messages_in
@@ -132,7 +132,7 @@ def _add(sums: list[int], session: Session) -> None:
     sums[6] += 1
 
 
-def _is_as_before(session: Session, known: _Known) -> bool:
+def _is_as_before(session: Session, known: _ClientState) -> bool:
     """Return whether a client has the same entry as in the sample before."""
     intake, outbox, moving = session.intake, session.outbox, known.entry.moving
     return (
@@ -146,17 +146,17 @@ def _is_as_before(session: Session, known: _Known) -> bool:
     )
 
 
-def _look(session: Session, known: _Known | None) -> _Known:
+def _look(session: Session, known: _ClientState | None) -> _ClientState:
     """Create the entry of a client; its fixed values are reused if they are still the same."""
     readings = session.look()
     is_same = known is not None and known.options is session.options
     fixed = known.entry.fixed if known is not None and is_same else _fixed(session)
-    entry = Entry(str(session.number), fixed, _moving(session, readings))
-    is_quiet = readings == NOTHING and not session.queries
-    return _Known(session.options, entry, is_quiet)
+    entry = StatisticsEntry(str(session.number), fixed, _moving(session, readings))
+    is_quiet = readings == NO_SOCKET_STATS and not session.queries
+    return _ClientState(session.options, entry, is_quiet)
 
 
-def _fixed(session: Session) -> tuple[Value, ...]:
+def _fixed(session: Session) -> tuple[StatisticValue, ...]:
     return (
         session.user,
         session.client_name,
@@ -170,7 +170,7 @@ def _fixed(session: Session) -> tuple[Value, ...]:
     )
 
 
-def _moving(session: Session, readings: Readings) -> tuple[Value, ...]:
+def _moving(session: Session, readings: SocketStats) -> tuple[StatisticValue, ...]:
     intake, outbox = session.intake, session.outbox
     return (
         intake.bytes_in,
@@ -190,7 +190,7 @@ def _moving(session: Session, readings: Readings) -> tuple[Value, ...]:
     )
 
 
-def _messages_kept(readings: Readings, bytes_out: int, messages_out: int) -> int:
+def _messages_kept(readings: SocketStats, bytes_out: int, messages_out: int) -> int:
     """Estimate the number of messages in the bytes that the socket has not taken.
 
     They are buffered as a stream, which is not parsed again to count messages; the average length

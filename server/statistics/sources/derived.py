@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from config_schema.spec import ConflatedTopicSpec, ViewSpec
 from server.statistics.resources import CONFLATED_TOPICS, VIEWS
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.conflated_topic import ConflatedTopic
 from server.topics.view_topic import View
 
 if TYPE_CHECKING:
     from config_schema.spec import SowSpec
-    from server.statistics.schema import Value
-    from server.topics.sow_registry import Stores
+    from server.statistics.schema import StatisticValue
+    from server.topics.sow_registry import SowRegistry
 
 _MICROSECONDS = 1_000_000
 
@@ -32,7 +32,7 @@ class ConflatedTopicsSource:
 
     resource = CONFLATED_TOPICS
 
-    def __init__(self, specs: Iterable[SowSpec], stores: Stores) -> None:
+    def __init__(self, specs: Iterable[SowSpec], stores: SowRegistry) -> None:
         described = {
             (one.name, one.message_type): one
             for one in specs
@@ -45,11 +45,11 @@ class ConflatedTopicsSource:
             for name, topic in zip(ids, topics, strict=True)
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for name, topic, fixed in self._topics:
             seconds = round(topic.seconds * _MICROSECONDS)
-            yield Entry(name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds))
+            yield StatisticsEntry(name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds))
 
 
 class ViewsSource:
@@ -62,7 +62,7 @@ class ViewsSource:
 
     resource = VIEWS
 
-    def __init__(self, specs: Iterable[SowSpec], stores: Stores) -> None:
+    def __init__(self, specs: Iterable[SowSpec], stores: SowRegistry) -> None:
         described = {
             (one.name, one.message_type): one for one in specs if isinstance(one, ViewSpec)
         }
@@ -73,10 +73,10 @@ class ViewsSource:
             for name, view in zip(ids, views, strict=True)
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for name, view, fixed in self._views:
-            yield Entry(name, fixed, (_ratio(view.changes, view.writes), view.waiting))
+            yield StatisticsEntry(name, fixed, (_ratio(view.changes, view.writes), view.waiting))
 
 
 def _ratio(changes: int, made: int) -> float:
@@ -84,9 +84,9 @@ def _ratio(changes: int, made: int) -> float:
     return round(changes / made, 6) if made else 0.0
 
 
-def _conflation(spec: ConflatedTopicSpec, stores: Stores) -> tuple[Value, ...]:
+def _conflation(spec: ConflatedTopicSpec, stores: SowRegistry) -> tuple[StatisticValue, ...]:
     source = stores.configured(spec.underlying)
-    pattern = source.spec.pattern if isinstance(source, SowTopic) else None
+    pattern = source.spec.pattern if isinstance(source, SowTopicRecords) else None
     return (
         spec.filter or "",
         interval(spec.interval),
@@ -98,7 +98,7 @@ def _conflation(spec: ConflatedTopicSpec, stores: Stores) -> tuple[Value, ...]:
     )
 
 
-def _definition(spec: ViewSpec) -> tuple[Value, ...]:
+def _definition(spec: ViewSpec) -> tuple[StatisticValue, ...]:
     return (
         "inline" if spec.inline_conflation else "none",
         ",".join(spec.grouping),

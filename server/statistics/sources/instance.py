@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from amperage.wire.bookmarks import client_hash
 from config_schema.version import AMPS_VERSION
 from server.statistics.resources import INSTANCE, TUNING
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import duration
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class InstanceSource:
             AMPS_VERSION,
         )
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
-        yield Entry("", self._fixed, (duration(time.monotonic() - self._began),))
+        yield StatisticsEntry("", self._fixed, (duration(time.monotonic() - self._began),))
 
 
 class TuningSource:
@@ -56,9 +56,9 @@ class TuningSource:
     resource = TUNING
 
     def __init__(self, spec: InstanceSpec) -> None:
-        self._entry = Entry("", ("enabled" if spec.tuning.numa_enabled else "disabled",), ())
+        self._entry = StatisticsEntry("", ("enabled" if spec.tuning.numa_enabled else "disabled",), ())
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         yield self._entry
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from server.log.targets import ConsoleTarget, FileTarget, SyslogTarget
 from server.statistics.host import free_percent
 from server.statistics.resources import CONSOLE_LOGGERS, FILE_LOGGERS, SYSLOG_LOGGERS
-from server.statistics.sample import Entry, Source
+from server.statistics.sample import StatisticsEntry, StatisticsSource
 
 if TYPE_CHECKING:
-    from server.log.targets import Target
-    from server.statistics.schema import Resource, Value
+    from server.log.targets import LogTarget
+    from server.statistics.schema import Resource, StatisticValue
 
 
-def logging_sources(targets: Sequence[Target]) -> list[Source]:
+def logging_sources(targets: Sequence[LogTarget]) -> list[StatisticsSource]:
     """Return the sources of the log's figures.
 
     Args:
@@ -46,10 +46,10 @@ class ConsolesSource:
             for number, target in targets.items()
         }
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         for number, (target, fixed) in self._targets.items():
-            yield Entry(number, fixed, (target.bytes_written,))
+            yield StatisticsEntry(number, fixed, (target.bytes_written,))
 
 
 class FilesSource:
@@ -59,16 +59,16 @@ class FilesSource:
 
     def __init__(self, targets: dict[str, FileTarget]) -> None:
         self._targets = targets
-        self._fixed: dict[str, tuple[Value, ...]] = {}
+        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         for number, target in self._targets.items():
             fixed = _file(target)
             if self._fixed.get(number) != fixed:
                 self._fixed[number] = fixed
             moving = target.bytes_written, free_percent(target.path)
-            yield Entry(number, self._fixed[number], moving)
+            yield StatisticsEntry(number, self._fixed[number], moving)
 
 
 class SyslogSource:
@@ -79,13 +79,13 @@ class SyslogSource:
     def __init__(self, targets: dict[str, SyslogTarget]) -> None:
         self._targets = {number: (target, _syslog(target)) for number, target in targets.items()}
 
-    def entries(self) -> Iterator[Entry]:
-        """See `Source.entries`."""
+    def entries(self) -> Iterator[StatisticsEntry]:
+        """See `StatisticsSource.entries`."""
         for number, (target, fixed) in self._targets.items():
-            yield Entry(number, fixed, (target.bytes_written,))
+            yield StatisticsEntry(number, fixed, (target.bytes_written,))
 
 
-def _selection(target: Target) -> tuple[str, str, str]:
+def _selection(target: LogTarget) -> tuple[str, str, str]:
     """Return the fields that all kinds of targets have in common."""
     spec = target.spec
     lowest = () if spec.level is None else (spec.level,)
@@ -96,12 +96,12 @@ def _selection(target: Target) -> tuple[str, str, str]:
     )
 
 
-def _file(target: FileTarget) -> tuple[Value, ...]:
+def _file(target: FileTarget) -> tuple[StatisticValue, ...]:
     threshold = target.spec.rotation_threshold
     rotates = int(threshold is not None)
     return *_selection(target), target.path, target.name, rotates, threshold or 0
 
 
-def _syslog(target: SyslogTarget) -> tuple[Value, ...]:
+def _syslog(target: SyslogTarget) -> tuple[StatisticValue, ...]:
     options = sum(getattr(syslog, option, 0) for option in target.spec.options)
     return *_selection(target), target.facility, target.identity, options

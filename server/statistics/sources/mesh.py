@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.replication.core.mesh import MOST_INSTANCES
-from server.replication.links.admin_addresses import AdminInterface, admin_interface, best
+from server.replication.core.mesh import MAX_INSTANCES
+from server.replication.links.admin_addresses import AdminLocation, parse_admin_location, best_admin_location
 from server.replication.links.mesh_reports import NOT_CONNECTED
 from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.replication.core.mesh import LinkReport, Neighbour, Report
-    from server.replication.links.mesh_reports import Reporting
-    from server.statistics.schema import Value
+    from server.replication.core.mesh import LinkReport, Neighbour, MeshReport
+    from server.replication.links.mesh_reports import MeshReporter
+    from server.statistics.schema import StatisticValue
 
 _MICROSECONDS: Final = 1_000_000
 _MOST_LINKS: Final = 4_096
 
 
-class _Known(NamedTuple):
+class _MeshReport(NamedTuple):
     """The report of an instance.
 
     Attributes:
@@ -34,7 +34,7 @@ class _Known(NamedTuple):
         is_reachable: whether it can be reached.
     """
 
-    report: Report
+    report: MeshReport
     seconds: int
     is_reachable: bool
 
@@ -49,20 +49,20 @@ class MeshInstancesSource:
 
     resource = MESH_INSTANCES
 
-    def __init__(self, own: Report, reporting: Reporting | None) -> None:
+    def __init__(self, own: MeshReport, reporting: MeshReporter | None) -> None:
         self._own = own
         self._reporting = reporting
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         if self._reporting is None:
-            known_here = _Known(self._own, 0, is_reachable=True)
+            known_here = _MeshReport(self._own, 0, is_reachable=True)
             yield _instance(self._own.name, known_here, (), is_this=True)
             return
         mesh = self._reporting.mesh
         known, seen, reachable = _known(self._reporting), mesh.seen(), mesh.reachable()
         names = [*known, *_others(known, seen)]
-        for name in names[: MOST_INSTANCES + 1]:
+        for name in names[: MAX_INSTANCES + 1]:
             is_this = name == self._own.name
             by_others = seen.get(name, ())
             if name in known:
@@ -80,11 +80,11 @@ class MeshLinksSource:
 
     resource = MESH_LINKS
 
-    def __init__(self, reporting: Reporting | None) -> None:
+    def __init__(self, reporting: MeshReporter | None) -> None:
         self._reporting = reporting
-        self._fixed: dict[tuple[str, str], tuple[Value, ...]] = {}
+        self._fixed: dict[tuple[str, str], tuple[StatisticValue, ...]] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         if self._reporting is None:
             return
@@ -98,26 +98,26 @@ class MeshLinksSource:
         for name, one, link in links[:_MOST_LINKS]:
             key = name, link.destination
             fixed = self._fixed[key] = earlier.get(key, (link.destination, name))
-            yield Entry(_link_id(name, link.destination), fixed, _moving(one, link))
+            yield StatisticsEntry(_link_id(name, link.destination), fixed, _moving(one, link))
 
 
-def _known(reporting: Reporting) -> dict[str, _Known]:
+def _known(reporting: MeshReporter) -> dict[str, _MeshReport]:
     """Return the reports of instances, by their names; this one first."""
     own, now, reachable = reporting.report(), reporting.now, reporting.mesh.reachable()
-    found = {own.name: _Known(own, 0, is_reachable=True)}
+    found = {own.name: _MeshReport(own, 0, is_reachable=True)}
     for name, one in sorted(reporting.mesh.known.items()):
         seconds = max(now - one.made_at, 0) // _MICROSECONDS
-        found[name] = _Known(one.report, seconds, name in reachable)
+        found[name] = _MeshReport(one.report, seconds, name in reachable)
     return found
 
 
-def _others(known: Mapping[str, _Known], seen: Mapping[str, object]) -> list[str]:
+def _others(known: Mapping[str, _MeshReport], seen: Mapping[str, object]) -> list[str]:
     """Return the names of present or former instances that have not reported."""
     named = {link.peer for one in known.values() for link in one.report.links if link.peer}
     return sorted((named | set(seen)) - set(known))
 
 
-def _instance(name: str, known: _Known, seen: Sequence[Neighbour], *, is_this: bool) -> Entry:
+def _instance(name: str, known: _MeshReport, seen: Sequence[Neighbour], *, is_this: bool) -> StatisticsEntry:
     """Return an entry.
 
     Args:
@@ -127,25 +127,25 @@ def _instance(name: str, known: _Known, seen: Sequence[Neighbour], *, is_this: b
         is_this: whether it is this one.
     """
     report = known.report
-    admin = admin_interface(report.admin, is_secure=report.is_secure)
+    admin = parse_admin_location(report.admin, is_secure=report.is_secure)
     address, scheme = admin if admin.address else _seen_at(seen)
     moving = (address, scheme, report.group, 1, int(known.is_reachable), int(is_this))
-    return Entry(name, (name,), (*moving, known.seconds))
+    return StatisticsEntry(name, (name,), (*moving, known.seconds))
 
 
-def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> Entry:
+def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> StatisticsEntry:
     """Return an entry for an instance that has not reported."""
     address, scheme = _seen_at(seen)
     group = seen[0].group if seen else ""
-    return Entry(name, (name,), (address, scheme, group, 0, int(is_reachable), 0, 0))
+    return StatisticsEntry(name, (name,), (address, scheme, group, 0, int(is_reachable), 0, 0))
 
 
-def _seen_at(seen: Sequence[Neighbour]) -> AdminInterface:
+def _seen_at(seen: Sequence[Neighbour]) -> AdminLocation:
     """Return the admin interface of an instance, as its neighbours know it."""
-    return best(admin_interface(one.admin, is_secure=one.is_secure) for one in seen)
+    return best_admin_location(parse_admin_location(one.admin, is_secure=one.is_secure) for one in seen)
 
 
-def _moving(one: _Known, link: LinkReport) -> tuple[Value, ...]:
+def _moving(one: _MeshReport, link: LinkReport) -> tuple[StatisticValue, ...]:
     return (
         link.bytes_behind,
         link.group,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from server.statistics.resources import MESSAGE_TYPES
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec
@@ -28,10 +28,10 @@ class MessageTypesSource:
             for one in spec.message_types
         }
         self._entries = [
-            Entry(name, (module, name, options.get(name, ""), ""), ())
+            StatisticsEntry(name, (module, name, options.get(name, ""), ""), ())
             for name, module in modules.items()
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         return iter(self._entries)

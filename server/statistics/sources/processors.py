@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.statistics.resources import API, PROCESSORS, QUERIES
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
-    from server.replication.links.replication_state import Replication
+    from server.replication.links.replication_state import ReplicationState
     from server.statistics.sources.clients import ClientsSource
 
 _ALL: Final = ("all", "everything")
@@ -36,7 +36,7 @@ _KINDS: Final = {
 _MILLISECONDS: Final = 1_000
 
 
-class _Figures(NamedTuple):
+class _ProcessorFigures(NamedTuple):
     """The figures of one kind.
 
     Attributes:
@@ -75,7 +75,7 @@ class ProcessorsSource:
         self,
         engine: Engine,
         clients: ClientsSource,
-        replication: Replication | None,
+        replication: ReplicationState | None,
         lag: Callable[[], float],
     ) -> None:
         self._engine = engine
@@ -85,16 +85,16 @@ class ProcessorsSource:
         self._fixed = {name: (about,) for name, about in (_ALL, *_KINDS.items())}
         self._queues_before = self._queued()  # counts of the recovery
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         last_active = round(self._lag() * _MILLISECONDS)
         figures = self._figures()
-        summed = _Figures(*map(sum, zip(*figures.values(), strict=True)))
+        summed = _ProcessorFigures(*map(sum, zip(*figures.values(), strict=True)))
         for name, one in {_ALL[0]: summed, **figures}.items():
             moving = (one.denied_reads, one.denied_writes, last_active, *one[2:])
-            yield Entry(name, self._fixed[name], moving)
+            yield StatisticsEntry(name, self._fixed[name], moving)
 
-    def _figures(self) -> dict[str, _Figures]:
+    def _figures(self) -> dict[str, _ProcessorFigures]:
         engine, clients, replication = self._engine, self._clients.all_totals, self._replication
         traffic, inside = engine.outboxes.traffic, engine.published_inside
         apart = (traffic.answers, traffic.bookmark, traffic.detached, traffic.queue, traffic.sow)
@@ -107,13 +107,13 @@ class ProcessorsSource:
             sent_bytes = sum(one.bytes_out for one in replication.destinations.values())
             taken, taken_bytes = replication.received.messages, replication.received.bytes
         return {
-            "bookmark": _Figures(
+            "bookmark": _ProcessorFigures(
                 found=traffic.bookmark.messages, found_bytes=traffic.bookmark.bytes
             ),
-            "detached": _Figures(
+            "detached": _ProcessorFigures(
                 found=traffic.detached.messages, found_bytes=traffic.detached.bytes
             ),
-            "external": _Figures(
+            "external": _ProcessorFigures(
                 clients.denied_reads,
                 clients.denied_writes,
                 max(clients.messages_out - sum(one.messages for one in apart), 0),
@@ -122,22 +122,22 @@ class ProcessorsSource:
                 clients.bytes_in,
                 engine.turns.postponed,
             ),
-            "internal": _Figures(
+            "internal": _ProcessorFigures(
                 found=traffic.internal.messages,
                 found_bytes=traffic.internal.bytes,
                 received=inside.messages,
                 received_bytes=inside.bytes,
             ),
-            "queue": _Figures(
+            "queue": _ProcessorFigures(
                 found=traffic.queue.messages,
                 found_bytes=traffic.queue.bytes,
                 received=queued,
                 received_bytes=queued_bytes,
             ),
-            "replication": _Figures(
+            "replication": _ProcessorFigures(
                 found=sent, found_bytes=sent_bytes, received=taken, received_bytes=taken_bytes
             ),
-            "sow": _Figures(found=traffic.sow.messages, found_bytes=traffic.sow.bytes),
+            "sow": _ProcessorFigures(found=traffic.sow.messages, found_bytes=traffic.sow.bytes),
         }
 
     def _queued(self) -> tuple[int, int]:
@@ -161,9 +161,9 @@ class QueriesSource:
     def __init__(self, clients: ClientsSource) -> None:
         self._clients = clients
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
-        yield Entry("", (), (self._clients.queries,))
+        yield StatisticsEntry("", (), (self._clients.queries,))
 
 
 class ApiSource:
@@ -178,6 +178,6 @@ class ApiSource:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
-        yield Entry("", (), (self._engine.turns.waiting,))
+        yield StatisticsEntry("", (), (self._engine.turns.waiting,))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from server.queues.core.states import FOREIGN
 from server.statistics.resources import QUEUES
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.names import topic_ids
 
 if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
-    from server.statistics.schema import Value
+    from server.statistics.schema import StatisticValue
     from server.util.clock import Clock
 
 _MICROSECONDS = 1_000_000
@@ -37,14 +37,14 @@ class QueuesSource:
             for name, one in zip(ids, topics, strict=True)
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         now = int(self._clock.steady() * _MICROSECONDS)
         for name, queue, fixed, expired_before in self._queues:
-            yield Entry(name, fixed, _moving(queue, now, expired_before))
+            yield StatisticsEntry(name, fixed, _moving(queue, now, expired_before))
 
 
-def _fixed(queue: QueueTopic) -> tuple[Value, ...]:
+def _fixed(queue: QueueTopic) -> tuple[StatisticValue, ...]:
     spec = queue.spec
     return (
         spec.max_backlog or 0,
@@ -54,7 +54,7 @@ def _fixed(queue: QueueTopic) -> tuple[Value, ...]:
     )
 
 
-def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[Value, ...]:
+def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[StatisticValue, ...]:
     core = queue.core
     ledger = core.ledger
     entries, counters = ledger.entries, core.counters

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from server.statistics.resources import REPLICATION
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.replication.links.replication_state import OwnDestination, Replication
-    from server.statistics.schema import Value
+    from server.replication.links.replication_state import ReplicationDestination, ReplicationState
+    from server.statistics.schema import StatisticValue
 
 _MICROSECONDS = 1_000_000
 
@@ -25,11 +25,11 @@ class ReplicationSource:
 
     resource = REPLICATION
 
-    def __init__(self, replication: Replication | None) -> None:
+    def __init__(self, replication: ReplicationState | None) -> None:
         self._replication = replication
-        self._fixed: dict[str, tuple[Value, ...]] = {}
+        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         replication = self._replication
         if replication is None:
@@ -39,9 +39,9 @@ class ReplicationSource:
         for name, own in replication.destinations.items():
             behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
             is_sync = name in replication.acknowledgement.waited_for
-            yield Entry(name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync))
+            yield StatisticsEntry(name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync))
 
-    def _fixed_of(self, name: str, own: OwnDestination) -> tuple[Value, ...]:
+    def _fixed_of(self, name: str, own: ReplicationDestination) -> tuple[StatisticValue, ...]:
         """Return the values that stay fixed until more is known about the destination."""
         spec = own.spec
         passes_on = "1" if spec.pass_through else "0"
@@ -51,7 +51,7 @@ class ReplicationSource:
         return self._fixed[name]
 
 
-def _moving(own: OwnDestination, behind: int, *, is_sync: bool) -> tuple[Value, ...]:
+def _moving(own: ReplicationDestination, behind: int, *, is_sync: bool) -> tuple[StatisticValue, ...]:
     return (
         own.bytes_out,
         _moment(own.connected_at),

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import SOW
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.names import topic_ids
 from server.statistics.sources.texts import interval
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
-    from server.statistics.schema import Value
-    from server.topics.record_source import Keeper
-    from server.topics.sow_registry import Stores
+    from server.statistics.schema import StatisticValue
+    from server.topics.record_source import RecordSource
+    from server.topics.sow_registry import SowRegistry
     from server.topics.topic_table import TopicTable
 
 _RECORD_SIZE: Final = 512
@@ -37,31 +37,31 @@ class SowSource:
 
     resource = SOW
 
-    def __init__(self, stores: Stores, topics: TopicTable, elapsed: Callable[[], float]) -> None:
+    def __init__(self, stores: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]) -> None:
         keepers = list(stores.keepers)
         ids = topic_ids((one.name, one.type_name) for one in keepers)
         self._topics = [
-            _Queued(name, queue, keeper)
+            _QueueEntry(name, queue, keeper)
             if (queue := _queue_of(keeper, topics)) is not None
-            else _Kept(name, keeper, elapsed)
+            else _StoreEntry(name, keeper, elapsed)
             for name, keeper in zip(ids, keepers, strict=True)
         ]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for topic in self._topics:
             yield topic.entry()
 
 
-def _queue_of(keeper: Keeper, topics: TopicTable) -> QueueTopic | None:
+def _queue_of(keeper: RecordSource, topics: TopicTable) -> QueueTopic | None:
     queue = None if topics.queues is None else topics.queues.find(keeper.type_name, keeper.name)
     return queue if queue is not None and queue.browsing.records is keeper else None
 
 
-class _Kept:
+class _StoreEntry:
     """A topic with a store of its own."""
 
-    def __init__(self, name: str, keeper: Keeper, elapsed: Callable[[], float]) -> None:
+    def __init__(self, name: str, keeper: RecordSource, elapsed: Callable[[], float]) -> None:
         table = keeper.table
         self._id = name
         self._fixed = _fixed(keeper)
@@ -71,7 +71,7 @@ class _Kept:
         self._looked = -_RESIDENT_SECONDS
         self._resident = 100.0
 
-    def entry(self) -> Entry:
+    def entry(self) -> StatisticsEntry:
         """Return its present entry."""
         table = self._table
         store = table.store
@@ -91,7 +91,7 @@ class _Kept:
             table.updates - updates,
             now,
         )
-        return Entry(self._id, self._fixed, moving)
+        return StatisticsEntry(self._id, self._fixed, moving)
 
     def _resident_percent(self) -> float:
         now = self._elapsed()
@@ -101,10 +101,10 @@ class _Kept:
         return self._resident
 
 
-class _Queued:
+class _QueueEntry:
     """The messages of a queue, as records."""
 
-    def __init__(self, name: str, queue: QueueTopic, keeper: Keeper) -> None:
+    def __init__(self, name: str, queue: QueueTopic, keeper: RecordSource) -> None:
         counters = queue.core.counters
         self._id = name
         self._fixed = _fixed(keeper)
@@ -112,7 +112,7 @@ class _Queued:
         self._table = keeper.table
         self._before = counters.enqueued, counters.acknowledged + counters.expired
 
-    def entry(self) -> Entry:
+    def entry(self) -> StatisticsEntry:
         """Return its present entry."""
         core, kept = self._queue.core, self._queue.bytes_kept
         counters = core.counters
@@ -121,12 +121,12 @@ class _Queued:
         inserted = counters.enqueued - enqueued
         queries = self._table.queries
         moving = (deleted, inserted, kept, 0, queries, 100.0, 0, kept, 0, core.depth)
-        return Entry(self._id, self._fixed, moving)
+        return StatisticsEntry(self._id, self._fixed, moving)
 
 
-def _fixed(keeper: Keeper) -> tuple[Value, ...]:
+def _fixed(keeper: RecordSource) -> tuple[StatisticValue, ...]:
     held = keeper.table.store.statistics
-    history = keeper.spec.history if isinstance(keeper, SowTopic) else None
+    history = keeper.spec.history if isinstance(keeper, SowTopicRecords) else None
     return (
         _device_of(held.path),
         "" if history is None else interval(history.granularity),

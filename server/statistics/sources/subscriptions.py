@@ -10,8 +10,8 @@ from server.engine.replays.replay import Replay
 from server.expressions import to_text
 from server.security.permissions import Permission
 from server.statistics.resources import PAGINATIONS, SUBSCRIPTIONS
-from server.statistics.sample import Entry
-from server.topics.subscriptions.record_fanout import RecordAudience
+from server.statistics.sample import StatisticsEntry
+from server.topics.subscriptions.record_fanout import RecordFanout
 
 if TYPE_CHECKING:
     from server.engine.engine import Engine
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 64
 """Subscriptions per time slice when entries are created: a microsecond each."""
 
 
-class _Block:
+class _ClientEntries:
     """The subscriptions of one client in a sample.
 
     Args:
@@ -40,8 +40,8 @@ class _Block:
 
     def __init__(self, session: Session) -> None:
         self.made = _made(session)
-        self.still: list[list[Entry]] = []
-        self.moving: dict[Subscription, Entry] = {}
+        self.still: list[list[StatisticsEntry]] = []
+        self.moving: dict[Subscription, StatisticsEntry] = {}
 
 
 def _made(session: Session) -> tuple[int, int]:
@@ -66,14 +66,14 @@ class SubscriptionsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, _Block] = {}  # those of the last sample, by number of the session
+        self._known: dict[int, _ClientEntries] = {}  # those of the last sample, by number of the session
         self.results: dict[ResultSet, list[Subscription]] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         return chain.from_iterable(self._portions())
 
-    def _portions(self) -> Iterator[list[Entry]]:
+    def _portions(self) -> Iterator[list[StatisticsEntry]]:
         earlier, self._known = self._known, {}
         self.results = {}
         for session in list(self._engine.sessions):
@@ -88,13 +88,13 @@ class SubscriptionsSource:
             elif session.subscriptions:
                 yield from self._make(session, block)
 
-    def _make(self, session: Session, before: _Block | None) -> Iterator[list[Entry]]:
+    def _make(self, session: Session, before: _ClientEntries | None) -> Iterator[list[StatisticsEntry]]:
         """Create the entries of a client after a change of its subscriptions."""
-        block = _Block(session)
+        block = _ClientEntries(session)
         known = {} if before is None else _by_id(before)
         subscriptions = list(session.subscriptions.values())
         for first in range(0, len(subscriptions), _AT_ONCE):
-            still: list[Entry] = []
+            still: list[StatisticsEntry] = []
             for subscription in subscriptions[first : first + _AT_ONCE]:
                 entry = known.get(str(subscription.number)) or self._made(session, subscription)
                 if _never_changes(subscription):
@@ -106,7 +106,7 @@ class SubscriptionsSource:
         yield from ([entry] for entry in block.moving.values())
         self._known[session.number] = block
 
-    def _moved(self, subscription: Subscription, entry: Entry) -> Entry:
+    def _moved(self, subscription: Subscription, entry: StatisticsEntry) -> StatisticsEntry:
         """Return the entry of a subscription that may have changed."""
         moving = self._moving(subscription)
         return entry if moving == entry.moving else entry._replace(moving=moving)
@@ -123,9 +123,9 @@ class SubscriptionsSource:
         """Return the result set of its page."""
         topics, message_type = self._engine.topics, subscription.subscriber.message_type
         topic = topics.find(message_type, subscription.selector.text)
-        return topic.result_set(subscription) if isinstance(topic, RecordAudience) else None
+        return topic.result_set(subscription) if isinstance(topic, RecordFanout) else None
 
-    def _made(self, session: Session, subscription: Subscription) -> Entry:
+    def _made(self, session: Session, subscription: Subscription) -> StatisticsEntry:
         results = None if subscription.page is None else self._results_of(subscription)
         fixed = (
             subscription.bookmark or "",
@@ -138,7 +138,7 @@ class SubscriptionsSource:
             subscription.sub_id,
             subscription.selector.text,
         )
-        return Entry(str(subscription.number), fixed, _NOTHING)
+        return StatisticsEntry(str(subscription.number), fixed, _NOTHING)
 
 
 def _entitlement_filter(session: Session, subscription: Subscription) -> str:
@@ -149,7 +149,7 @@ def _entitlement_filter(session: Session, subscription: Subscription) -> str:
     return session.permit(Permission.READ_TOPIC, selector.text).filter_text
 
 
-def _by_id(block: _Block) -> dict[str, Entry]:
+def _by_id(block: _ClientEntries) -> dict[str, StatisticsEntry]:
     entries = chain(chain.from_iterable(block.still), block.moving.values())
     return {entry.id: entry for entry in entries}
 
@@ -173,11 +173,11 @@ class PaginationsSource:
         self._subscriptions = subscriptions
         self._known: dict[int, tuple[str, str]] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         earlier, self._known = self._known, {}
         for results, pages in self._subscriptions.results.items():
             first = pages[0]
             made = first.subscriber.message_type, first.selector.text
             fixed = self._known[results.number] = earlier.get(results.number, made)
-            yield Entry(str(results.number), fixed, (results.memory, len(pages)))
+            yield StatisticsEntry(str(results.number), fixed, (results.memory, len(pages)))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.statistics.resources import JOURNALS, TRANSACTION_LOG
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from server.statistics.schema import Resource, Value
+    from server.statistics.schema import Resource, StatisticValue
     from server.storage.journal import Journal
     from server.storage.journal.files import JournalFile
     from server.util.histogram import Histogram
@@ -36,16 +36,16 @@ class TransactionLogSource:
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         journal = self._journal
         if journal is None:
             return
         files = journal.files
         if journal.last_txid < journal.first_txid or not files:
-            yield Entry("", (), ("", ""))
+            yield StatisticsEntry("", (), ("", ""))
         else:
-            yield Entry("", (), (_moment(journal.last_timestamp), _moment(_first(files[0]))))
+            yield StatisticsEntry("", (), (_moment(journal.last_timestamp), _moment(_first(files[0]))))
 
 
 class JournalsSource:
@@ -68,9 +68,9 @@ class JournalsSource:
         self._journal = journal
         self._archive = archive
         self._holders = holders
-        self._fixed: dict[str, tuple[Value, ...]] = {}
+        self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         if self._journal is None:
             return
@@ -86,7 +86,7 @@ class JournalsSource:
             last = self._journal.last_timestamp if seal is None else seal.last_timestamp
             is_archived = self._archive is not None and file.path.parent == self._archive
             is_compressed = file.path.suffix == ".gz"
-            yield Entry(
+            yield StatisticsEntry(
                 name,
                 fixed,
                 (
@@ -112,12 +112,12 @@ class HistogramSource:
         self.resource = resource
         self._histogram = histogram
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         histogram = self._histogram
         if histogram is None:
             return
-        yield Entry("", (), (_drawn(histogram), histogram.most, histogram.least or 0))
+        yield StatisticsEntry("", (), (_drawn(histogram), histogram.most, histogram.least or 0))
 
 
 def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from server.statistics.resources import TRANSPORTS
-from server.statistics.sample import Entry
+from server.statistics.sample import StatisticsEntry
 
 if TYPE_CHECKING:
     from config_schema.spec import TransportSpec
     from server.app.wiring.transport_table import TransportTable
-    from server.statistics.schema import Value
+    from server.statistics.schema import StatisticValue
     from server.statistics.sources.clients import ClientsSource
 
 
@@ -30,7 +30,7 @@ class TransportsSource:
         self._listeners = transports.listeners
         self._fixed = {one.spec.name: _fixed(one.spec) for one in self._listeners}
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""
         for listener in self._listeners:
             name = listener.spec.name
@@ -46,10 +46,10 @@ class TransportsSource:
                 totals.messages_in,
                 totals.messages_out,
             )
-            yield Entry(name, self._fixed[name], moving)
+            yield StatisticsEntry(name, self._fixed[name], moving)
 
 
-def _fixed(spec: TransportSpec) -> tuple[Value, ...]:
+def _fixed(spec: TransportSpec) -> tuple[StatisticValue, ...]:
     options = {
         "InetAddr": spec.inet_addr,
         "FileName": spec.file_name,

@@ -37,73 +37,73 @@ The format is described in docs/formats/journal.md.
 """
 
 from server.storage.journal.errors import (
-    EntryTooLarge,
-    Event,
+    EntryTooLargeError,
+    JournalEvent,
     JournalError,
-    JournalUnavailable,
-    JournalUnreadable,
-    Notice,
+    JournalUnavailableError,
+    JournalUnreadableError,
+    JournalNotice,
 )
-from server.storage.journal.format.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.storage.journal.format.entry import EVENTS, MESSAGES, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.journal import Journal
-from server.storage.journal.read.batch_sizes import Measured
+from server.storage.journal.read.batch_sizes import EntrySizes
 from server.storage.journal.read.bookmarks import (
     BookmarkError,
     BookmarkRequest,
-    NotFound,
-    Span,
+    MissingBookmarkPolicy,
+    LogSpan,
     parse_bookmark,
 )
-from server.storage.journal.read.cursor import Cursor
-from server.storage.journal.read.entry_batch import Run, Stretch
-from server.storage.journal.read.raw_batch import PackedRun, Passage, Unread
-from server.storage.journal.repair.body_repair import Damaged, Mending
-from server.storage.journal.repair.record_repair import Account, Gap
-from server.storage.journal.sequence_gaps import Missing, Note, decode_note, encode_note
+from server.storage.journal.read.cursor import JournalCursor
+from server.storage.journal.read.entry_batch import EntryBatch, EntryRange
+from server.storage.journal.read.raw_batch import RawEntryBatch, RawEntryRange, DamagedEntry
+from server.storage.journal.repair.body_repair import DamagedBody, JournalBodyRepair
+from server.storage.journal.repair.record_repair import ReplacementEntry, RecordGap
+from server.storage.journal.sequence_gaps import SequenceGaps, GapRecord, decode_note, encode_note
 from server.storage.journal.settings import JournalSettings
 from server.storage.journal.storage import Disk
-from server.storage.journal.write.blocks import AppendedRun, Content, Field, each, of_one
+from server.storage.journal.write.blocks import AppendResult, EntryColumns, FieldColumn, each, of_one
 from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
 
 __all__ = [
     "EVENTS",
     "MESSAGES",
-    "Account",
-    "AppendedRun",
+    "ReplacementEntry",
+    "AppendResult",
     "BookmarkError",
     "BookmarkRequest",
-    "Content",
-    "Cursor",
-    "Damaged",
+    "EntryColumns",
+    "JournalCursor",
+    "DamagedBody",
     "Disk",
-    "Entry",
-    "EntryTooLarge",
-    "Event",
-    "Field",
-    "Gap",
+    "JournalEntry",
+    "EntryTooLargeError",
+    "JournalEvent",
+    "FieldColumn",
+    "RecordGap",
     "Handles",
     "Journal",
     "JournalError",
     "JournalSettings",
-    "JournalUnavailable",
-    "JournalUnreadable",
-    "Kind",
-    "Measured",
-    "Mending",
-    "Missing",
-    "NotFound",
-    "Note",
-    "Notice",
-    "Origin",
+    "JournalUnavailableError",
+    "JournalUnreadableError",
+    "JournalEntryKind",
+    "EntrySizes",
+    "JournalBodyRepair",
+    "SequenceGaps",
+    "MissingBookmarkPolicy",
+    "GapRecord",
+    "JournalNotice",
+    "JournalOrigin",
     "OriginHandle",
-    "PackedRun",
-    "Passage",
-    "Run",
-    "Span",
-    "Stretch",
-    "Topic",
+    "RawEntryBatch",
+    "RawEntryRange",
+    "EntryBatch",
+    "LogSpan",
+    "EntryRange",
+    "JournalTopic",
     "TopicHandle",
-    "Unread",
+    "DamagedEntry",
     "decode_note",
     "each",
     "encode_note",

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.format.layout import FormatError, with_checksum
-from server.storage.journal.format.side_files import SideFile, check_side_file
+from server.storage.journal.format.layout import JournalFormatError, with_checksum
+from server.storage.journal.format.side_files import SidecarFile, check_side_file
 
 MIN_STEP_US: Final = 1_000_000
 """Minimum of a step in microseconds; a time that goes back by less is no step."""
@@ -155,12 +155,12 @@ def unpack_steps(data: bytes) -> ClockSteps:
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a steps.ack file")
     count = _HEADER.unpack_from(data)[2]
     if len(data) < _HEADER.size + count * _STEP.size:
-        raise FormatError("it is too short for its clock steps")
+        raise JournalFormatError("it is too short for its clock steps")
     end = _HEADER.size + count * _STEP.size
     return ClockSteps(ClockStep(*row) for row in _STEP.iter_unpack(data[_HEADER.size : end]))
 
 
-def read_steps(file: SideFile) -> ClockSteps:
+def read_steps(file: SidecarFile) -> ClockSteps:
     """Read the stored steps; without the file there are none.
 
     Raises:

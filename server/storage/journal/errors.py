@@ -10,22 +10,22 @@ class JournalError(Exception):
     """The journal cannot be opened; the text has the problem, its place and the remedy."""
 
 
-class JournalUnavailable(Exception):
+class JournalUnavailableError(Exception):
     """Nothing can be recorded at the moment; the text is a reason for the publisher."""
 
 
-class JournalUnreadable(Exception):
+class JournalUnreadableError(Exception):
     """A part of the log cannot be read at the moment, which does not mean that it is damaged.
 
     Nothing has been skipped: a reader that retries gets all entries. The text is a reason.
     """
 
 
-class EntryTooLarge(JournalUnavailable):
+class EntryTooLargeError(JournalUnavailableError):
     """A message does not fit into a journal file."""
 
 
-class Event(Enum):
+class JournalEvent(Enum):
     """The kinds of notices for operators."""
 
     RECOVERED = "recovered"
@@ -38,7 +38,7 @@ class Event(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class JournalNotice:
     """A notice for operators.
 
     Attributes:
@@ -48,7 +48,7 @@ class Notice:
         txid: the entry concerned, 0 if there is none.
     """
 
-    event: Event
+    event: JournalEvent
     text: str
     path: str = ""
     txid: int = 0

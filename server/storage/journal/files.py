@@ -23,16 +23,16 @@ from server.storage.journal.format.layout import (
     RECORD,
     RECORD_SIZE,
     TXID,
-    FileHeader,
-    FormatError,
-    Seal,
+    JournalFileHeader,
+    JournalFormatError,
+    FileSeal,
     crc32c,
     unpack_header,
     unpack_seal,
 )
-from server.storage.journal.format.records import CHUNK, Names, read_names
-from server.storage.journal.index import Index, unpack_index
-from server.storage.journal.storage import FileSource, MemorySource, Source
+from server.storage.journal.format.records import CHUNK, FileDefinitions, read_names
+from server.storage.journal.index import JournalIndex, unpack_index
+from server.storage.journal.storage import FileSource, MemorySource, ByteSource
 from server.util.safe_open import open_regular
 
 _INPUT: Final = 1 << 20
@@ -86,7 +86,7 @@ def _until_damage(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterato
             yield decompress(chunk[place : place + 1])
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path) -> ByteSource:
     """Open a journal file for reading, compressed or not.
 
     Raises:
@@ -97,7 +97,7 @@ def open_source(path: Path) -> Source:
     return _decompressed(path).source
 
 
-class Opened(NamedTuple):
+class JournalFileHandle(NamedTuple):
     """An opened file that may be a journal file.
 
     Attributes:
@@ -106,12 +106,12 @@ class Opened(NamedTuple):
         is_whole: it is not compressed, or its compressed data are intact.
     """
 
-    source: Source
+    source: ByteSource
     missing: int
     is_whole: bool = True
 
 
-def open_unknown(path: Path) -> Opened:
+def open_unknown(path: Path) -> JournalFileHandle:
     """Open a file that may be a journal file, whatever its name, and even if it is truncated.
 
     Raises:
@@ -121,16 +121,16 @@ def open_unknown(path: Path) -> Opened:
         is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     if is_compressed:
         page = inflate(path, PAGE)
-        return Opened(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
+        return JournalFileHandle(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
     source = FileSource(path)
-    return Opened(source, _missing(source.read(0, PAGE), source.size))
+    return JournalFileHandle(source, _missing(source.read(0, PAGE), source.size))
 
 
-def _decompressed(path: Path) -> Opened:
+def _decompressed(path: Path) -> JournalFileHandle:
     data, is_whole = _inflate(path, _LARGEST_FILE)
     missing = _missing(bytes(data[:PAGE]), len(data))
     padding = missing if missing < _LARGEST_FILE else 0
-    return Opened(MemorySource(data, padding), missing, is_whole)
+    return JournalFileHandle(MemorySource(data, padding), missing, is_whole)
 
 
 def _is_no_header(page: bytes) -> bool:
@@ -146,7 +146,7 @@ def _missing(page: bytes, size: int) -> int:
     """Return by how many bytes a file is shorter than its header page says."""
     try:
         header = unpack_header(page)
-    except FormatError:
+    except JournalFormatError:
         header = None
     return max(header.size - size, 0) if header is not None else 0
 
@@ -159,14 +159,14 @@ def read_page(path: Path) -> bytes:
         return file.read(PAGE)
 
 
-def salvage_header(source: Source, number: int, instance: str) -> FileHeader | None:
+def salvage_header(source: ByteSource, number: int, instance: str) -> JournalFileHeader | None:
     """Reconstruct the header of a file from its records; None if none of them is intact."""
     for place in range(min(CHUNK, (source.size - PAGE) // RECORD_SIZE)):
         record = source.read(source.size - RECORD_SIZE * (place + 1), RECORD_SIZE)
         if len(record) == RECORD_SIZE and record[-4:] == crc32c(record[:-4]).to_bytes(4, "little"):
             row = RECORD.unpack(record)
             if row[TXID] > place and any(record):
-                return FileHeader(number, source.size, row[TXID] - place, row[1], instance)
+                return JournalFileHeader(number, source.size, row[TXID] - place, row[1], instance)
     return None
 
 
@@ -188,7 +188,7 @@ class SourceCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._sources: OrderedDict[Path, Source] = OrderedDict()
+        self._sources: OrderedDict[Path, ByteSource] = OrderedDict()
         self._open: WeakValueDictionary[Path, FileSource] = WeakValueDictionary()
         self._lock = threading.Lock()
         self.asked = 0
@@ -201,7 +201,7 @@ class SourceCache:
         """The number of decompressed files in the cache."""
         return len(self._sources)
 
-    def open(self, path: Path) -> Source:
+    def open(self, path: Path) -> ByteSource:
         """Open a file; decompress a compressed one that is not in the cache.
 
         Raises:
@@ -252,8 +252,8 @@ class JournalFile:
     size: int
     first_txid: int
     created: int
-    seal: Seal | None = None
-    names: Names | None = None
+    seal: FileSeal | None = None
+    names: FileDefinitions | None = None
 
     @property
     def name(self) -> str:
@@ -270,11 +270,11 @@ class JournalFile:
         """The txid after its last entry; None while entries are added."""
         return None if self.seal is None else self.first_txid + self.seal.count
 
-    def read_index(self) -> Index | None:
+    def read_index(self) -> JournalIndex | None:
         """Read the index of this file; None if it is missing, damaged, or of another file."""
         try:
             index = unpack_index(sibling(self.path, INDEX).read_bytes())
-        except (OSError, FormatError):
+        except (OSError, JournalFormatError):
             return None
         count = None if self.seal is None else self.seal.count
         fits = (index.number, index.first_txid, index.count) == (
@@ -284,7 +284,7 @@ class JournalFile:
         )
         return index if fits else None
 
-    def read_names(self, source: Source) -> Names:
+    def read_names(self, source: ByteSource) -> FileDefinitions:
         """Return the topics and origins of this file by their numbers."""
         if self.names is not None:
             return self.names
@@ -312,7 +312,7 @@ class FileTable:
         with self._lock:
             self.files = (*self.files, file)
 
-    def update(self, number: int, *, path: Path | None = None, seal: Seal | None = None) -> None:
+    def update(self, number: int, *, path: Path | None = None, seal: FileSeal | None = None) -> None:
         """Note that a file has moved, or that it is full."""
         with self._lock:
             self.files = tuple(
@@ -353,6 +353,6 @@ class FileTable:
         return None if file is None or file.is_compressed else file
 
 
-def unpack_page(page: bytes) -> tuple[FileHeader | None, Seal | None]:
+def unpack_page(page: bytes) -> tuple[JournalFileHeader | None, FileSeal | None]:
     """Return the header and the seal of a header page. Raises FormatError for a damaged header."""
     return unpack_header(page), unpack_seal(page)

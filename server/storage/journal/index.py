@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.format.entry import EVENTS, Kind
+from server.storage.journal.format.entry import EVENTS, JournalEntryKind
 from server.storage.journal.format.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -32,7 +32,7 @@ from server.storage.journal.format.layout import (
     SOURCE,
     TOPIC,
     TXID,
-    FormatError,
+    JournalFormatError,
     pack_origin,
     pack_topic,
     unpack_origin,
@@ -41,15 +41,15 @@ from server.storage.journal.format.layout import (
 )
 from server.storage.journal.format.records import (
     CHUNK,
-    Names,
-    no_names,
+    FileDefinitions,
+    make_file_definitions,
     read_intact_records,
     read_names,
     read_rows,
 )
 from server.storage.journal.format.sequence_summary import numbered
 from server.storage.journal.format.side_files import check_side_file
-from server.storage.journal.storage import Source
+from server.storage.journal.storage import ByteSource
 
 INDEX_MAGIC: Final = b"AMPGJIDX"
 TOPIC_INDEX_MAGIC: Final = b"AMPGTIDX"
@@ -58,7 +58,7 @@ VERSION: Final = 1
 ANY_TOPIC: Final = 2**32 - 1
 """In a topic index, the topic of entries with an unknown one; no topic has that number."""
 
-Integers = npt.NDArray[np.int64]
+Int64Array = npt.NDArray[np.int64]
 
 _HEADER: Final = struct.Struct("<8sHHIQQIIIIQ")
 """magic, version, flags, notes, file number, first txid, entries, topics, origins, clients,
@@ -71,7 +71,7 @@ _COMPRESSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SequenceRange:
     """The part of a publisher's stream that is in one file.
 
     Attributes:
@@ -86,7 +86,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class JournalIndex:
     """The contents of an index file.
 
     Attributes:
@@ -105,18 +105,18 @@ class Index:
     first_txid: int
     count: int
     notes: int
-    names: Names
-    clients: Mapping[int, Span]
-    offsets: Integers
+    names: FileDefinitions
+    clients: Mapping[int, SequenceRange]
+    offsets: Int64Array
 
 
-def build_index(source: Source, number: int, first_txid: int, count: int) -> Index:
+def build_index(source: ByteSource, number: int, first_txid: int, count: int) -> JournalIndex:
     """Build the index of a file by scanning its records.
 
     This runs while the log is in use, and must not hold the interpreter's lock for long: records
     are processed one by one only where some are damaged.
     """
-    clients: dict[int, Span] = {}
+    clients: dict[int, SequenceRange] = {}
     starts = np.zeros(count, np.int64)
     middles = np.zeros(count, np.int64)
     end, with_extras, notes = PAGE, False, 0
@@ -128,9 +128,9 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[start:stop] = starts[start:stop] + records["body_length"]
             end = int(middles[stop - 1]) + int(records["extras_length"][-1])
             with_extras = with_extras or bool(records["extras_length"].any())
-            notes += int(np.count_nonzero(records["kind"] == Kind.MISSING))
+            notes += int(np.count_nonzero(records["kind"] == JournalEntryKind.MISSING))
             for one in numbered(records):
-                _cover(clients, one.client, Span(one.first, one.last, one.time))
+                _cover(clients, one.client, SequenceRange(one.first, one.last, one.time))
             continue
         for place, row in enumerate(read_rows(source, first_txid, start, stop), start):
             if row is None:  # the bytes between its neighbours are taken for its body
@@ -140,24 +140,24 @@ def build_index(source: Source, number: int, first_txid: int, count: int) -> Ind
             middles[place] = row[BODY_START] + row[BODY_LENGTH]
             end = row[BODY_START] + row[BODY_LENGTH] + row[EXTRAS_LENGTH]
             with_extras = with_extras or row[EXTRAS_LENGTH] > 0
-            notes += row[KIND] == Kind.MISSING
+            notes += row[KIND] == JournalEntryKind.MISSING
             if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
                 timestamp, client, sequence = row[1:4]
-                _cover(clients, client, Span(sequence, sequence, timestamp))
+                _cover(clients, client, SequenceRange(sequence, sequence, timestamp))
     pairs = np.stack((starts, middles), axis=1).reshape(-1) if with_extras else starts
     names = read_names(source, first_txid, count)
-    return Index(number, first_txid, count, notes, names, clients, np.append(pairs, end))
+    return JournalIndex(number, first_txid, count, notes, names, clients, np.append(pairs, end))
 
 
-def _cover(clients: dict[int, Span], client: int, more: Span) -> None:
+def _cover(clients: dict[int, SequenceRange], client: int, more: SequenceRange) -> None:
     known = clients.get(client)
     if known is not None:
         first, last = min(known.first, more.first), max(known.last, more.last)
-        more = Span(first, last, max(known.time, more.time))
+        more = SequenceRange(first, last, max(known.time, more.time))
     clients[client] = more
 
 
-def pack_index(index: Index) -> bytes:
+def pack_index(index: JournalIndex) -> bytes:
     """Encode an index as the bytes of its file."""
     header = _HEADER.pack(
         INDEX_MAGIC,
@@ -185,7 +185,7 @@ def _name(number: int, definition: bytes) -> bytes:
     return _NAME.pack(number, len(definition)) + definition
 
 
-def unpack_index(compressed: bytes) -> Index:
+def unpack_index(compressed: bytes) -> JournalIndex:
     """Decode an index file.
 
     Raises:
@@ -194,12 +194,12 @@ def unpack_index(compressed: bytes) -> Index:
     try:
         data = gzip.decompress(compressed)
     except (OSError, EOFError, zlib.error) as problem:
-        raise FormatError(f"the index cannot be decompressed: {problem}") from problem
+        raise JournalFormatError(f"the index cannot be decompressed: {problem}") from problem
     check_side_file(data, INDEX_MAGIC, VERSION, _HEADER.size, "an index")
     _, _, _, notes, number, first_txid, count, topics, origins, clients, offsets = (
         _HEADER.unpack_from(data)
     )
-    names = no_names()
+    names = make_file_definitions()
     position = _HEADER.size
     for which in range(topics + origins):
         key, length = _NAME.unpack_from(data, position)
@@ -216,8 +216,8 @@ def unpack_index(compressed: bytes) -> Index:
                 names.origins[key] = origin
     rows = np.frombuffer(data, _CLIENT, clients, position)
     position += rows.nbytes
-    spans = {int(one[0]): Span(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()}
-    return Index(
+    spans = {int(one[0]): SequenceRange(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()}
+    return JournalIndex(
         number,
         first_txid,
         count,
@@ -229,7 +229,7 @@ def unpack_index(compressed: bytes) -> Index:
 
 
 def build_topic_index(
-    source: Source, first_txid: int, count: int
+    source: ByteSource, first_txid: int, count: int
 ) -> dict[int, npt.NDArray[np.uint32]]:
     """Return the numbers of the entries of each topic of a file, in order.
 
@@ -247,7 +247,7 @@ def build_topic_index(
     return {int(number): piece for number, piece in zip(numbers, pieces, strict=False)}
 
 
-def _topics(source: Source, first_txid: int, start: int, stop: int) -> npt.NDArray[np.uint32]:
+def _topics(source: ByteSource, first_txid: int, start: int, stop: int) -> npt.NDArray[np.uint32]:
     records = read_intact_records(source, first_txid, start, stop)
     if records is not None:
         return records["topic"].astype(np.uint32)
@@ -264,7 +264,7 @@ def pack_topic_index(count: int, topics: Mapping[int, npt.NDArray[np.uint32]]) -
 
 
 @dataclass(frozen=True, slots=True)
-class Postings:
+class JournalTopicIndex:
     """The contents of a topic index.
 
     Attributes:
@@ -288,11 +288,11 @@ def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.u
     """
     postings = unpack_postings(data)
     if postings.count != count:
-        raise FormatError(f"the topic index is for {postings.count} entries, the file has {count}")
+        raise JournalFormatError(f"the topic index is for {postings.count} entries, the file has {count}")
     return postings.topics
 
 
-def unpack_postings(data: bytes) -> Postings:
+def unpack_postings(data: bytes) -> JournalTopicIndex:
     """Decode a topic index file.
 
     Raises:
@@ -309,4 +309,4 @@ def unpack_postings(data: bytes) -> Postings:
     for number, length in sizes:
         topics[number] = np.frombuffer(data, "<u4", length, position)
         position += 4 * length
-    return Postings(count, topics)
+    return JournalTopicIndex(count, topics)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from server.storage.journal.files import open_unknown, salvage_header, unpack_page
-from server.storage.journal.format.entry import Entry
+from server.storage.journal.format.entry import JournalEntry
 from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
-    FileHeader,
-    FormatError,
-    Row,
-    Seal,
-    VersionError,
+    JournalFileHeader,
+    JournalFormatError,
+    EntryRow,
+    FileSeal,
+    JournalVersionError,
 )
 from server.storage.journal.format.records import (
     make_entry,
@@ -28,13 +28,13 @@ from server.storage.journal.format.records import (
     read_rows,
     slots,
 )
-from server.storage.journal.log_end import find_extent
+from server.storage.journal.log_end import find_file_extent
 
 _TOGETHER: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class EntrySlot:
     """The contents of the place of one entry.
 
     Attributes:
@@ -46,8 +46,8 @@ class Slot:
 
     number: int
     offset: int
-    row: Row | None
-    entry: Entry | None
+    row: EntryRow | None
+    entry: JournalEntry | None
 
 
 class JournalReader:
@@ -81,7 +81,7 @@ class JournalReader:
         self._first = 0 if self.header is None else self.header.first_txid
         self._names = read_names(self._source, self._first, self.count)
 
-    def slots(self, start: int = 0, stop: int | None = None) -> Iterator[Slot]:
+    def slots(self, start: int = 0, stop: int | None = None) -> Iterator[EntrySlot]:
         """Yield the slots of the entries with numbers from `start` to before `stop`, in order."""
         stop = self.count if stop is None else min(stop, self.count)
         for begin in range(start, stop, _TOGETHER):
@@ -89,17 +89,17 @@ class JournalReader:
             for number, row in enumerate(rows, begin):
                 data = None if row is None else read_body(self._source, row)
                 entry = None if row is None or data is None else make_entry(row, data, self._names)
-                yield Slot(number, self.size - RECORD_SIZE * (number + 1), row, entry)
+                yield EntrySlot(number, self.size - RECORD_SIZE * (number + 1), row, entry)
 
-    def _read_page(self) -> tuple[FileHeader | None, Seal | None]:
+    def _read_page(self) -> tuple[JournalFileHeader | None, FileSeal | None]:
         page = self._source.read(0, PAGE)
         if len(page) < PAGE:
-            raise FormatError(f"it has {self.size} bytes, less than a journal file")
+            raise JournalFormatError(f"it has {self.size} bytes, less than a journal file")
         try:
             header, seal = unpack_page(page)
-        except VersionError:
+        except JournalVersionError:
             raise
-        except FormatError:
+        except JournalFormatError:
             header, seal = salvage_header(self._source, 0, ""), None
             if header is None:
                 raise
@@ -114,4 +114,4 @@ class JournalReader:
             return 0
         if self.seal is not None:
             return min(self.seal.count, slots(self.size))
-        return find_extent(self._source, self.header.first_txid).count
+        return find_file_extent(self._source, self.header.first_txid).count

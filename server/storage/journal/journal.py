@@ -10,49 +10,49 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from server.storage.journal.clock_steps import ClockSteps, StepFinder, pack_steps, read_steps
-from server.storage.journal.errors import Event, JournalError, Notice, reason
+from server.storage.journal.errors import JournalEvent, JournalError, JournalNotice, reason
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
-from server.storage.journal.format.entry import EVENTS, MESSAGES, Entry, Kind, Origin, Topic
+from server.storage.journal.format.entry import EVENTS, MESSAGES, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.file_names import (
     queues_name,
-    removed_name,
+    removal_record_name,
     replication_name,
     steps_name,
 )
 from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
-    FileHeader,
-    FormatError,
+    JournalFileHeader,
+    JournalFormatError,
     pack_header,
 )
 from server.storage.journal.format.records import CHUNK, columns
-from server.storage.journal.format.side_files import SideFile
-from server.storage.journal.publisher_table import ClientsCache, Sequences, without_inactive
-from server.storage.journal.queue_points import QueuesCache, pack_queues, unpack_queues
+from server.storage.journal.format.side_files import SidecarFile
+from server.storage.journal.publisher_table import PublisherTable, PublisherSequences, without_inactive
+from server.storage.journal.queue_points import QueuePointTable, pack_queues, unpack_queues
 from server.storage.journal.read.bookmarks import (
     BookmarkRequest,
-    NotFound,
-    Span,
+    MissingBookmarkPolicy,
+    LogSpan,
     resolve,
     resolving,
 )
-from server.storage.journal.read.cursor import Cursor, Wanted
-from server.storage.journal.read.lookup import Lookup
-from server.storage.journal.read.raw_batch import Passage
-from server.storage.journal.recovery.log_recovery import Found, Recovery
-from server.storage.journal.removal_record import Gone, Removed
-from server.storage.journal.repair.body_repair import Mending
-from server.storage.journal.repair.index_rebuild import Reindexing
-from server.storage.journal.repair.record_repair import Restoring
-from server.storage.journal.runs import Runs, place_number, random_run, run_of
+from server.storage.journal.read.cursor import JournalCursor, TopicPredicate
+from server.storage.journal.read.lookup import EntryLookup
+from server.storage.journal.read.raw_batch import RawEntryRange
+from server.storage.journal.recovery.log_recovery import LogRecoveryResult, LogRecovery
+from server.storage.journal.removal_record import LastRemoval, RemovalTracker
+from server.storage.journal.repair.body_repair import JournalBodyRepair
+from server.storage.journal.repair.index_rebuild import IndexRebuild
+from server.storage.journal.repair.record_repair import JournalRecordRepair
+from server.storage.journal.runs import RunHistory, place_number, random_run, run_of
 from server.storage.journal.settings import JournalSettings
 from server.storage.journal.storage import Disk
-from server.storage.journal.write.commit_queue import MOST_WAITING, Commit, LiveFile
+from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, CommitGroup, LiveFile
 from server.storage.journal.write.committer import Committer
-from server.storage.journal.write.file_preparation import Place, Upkeep
+from server.storage.journal.write.file_preparation import JournalLocation, JournalFileMaintenance
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
-from server.storage.journal.write.writer import Position, Writer
+from server.storage.journal.write.writer import WritePosition, JournalWriter
 from server.util.file_lock import FileInUseError, lock
 from server.util.histogram import Histogram
 
@@ -92,7 +92,7 @@ class Journal:
         settings: JournalSettings,
         clock: Callable[[], int],
         on_durable: Callable[[int], None],
-        notice: Callable[[Notice], None],
+        notice: Callable[[JournalNotice], None],
         disk: Disk | None = None,
         make_run: Callable[[], int] = random_run,
     ) -> None:
@@ -103,15 +103,15 @@ class Journal:
         self._clock = clock
         disk = disk or Disk()
         instance, directory = settings.instance, settings.directory
-        self._queues_file = SideFile(directory / queues_name(instance), disk)
-        self._replication_file = SideFile(directory / replication_name(instance), disk)
+        self._queues_file = SidecarFile(directory / queues_name(instance), disk)
+        self._replication_file = SidecarFile(directory / replication_name(instance), disk)
         possession = _take_possession(settings)
         try:
-            found = Recovery(
+            found = LogRecovery(
                 settings.instance, settings.directory, settings.archive, disk, notice
             ).run()
             self._build(found, on_durable, disk)
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             os.close(possession)
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
             raise JournalError(f"the transaction log cannot be used: {why}") from problem
@@ -127,9 +127,9 @@ class Journal:
             text += (
                 f"; it begins with {begin}, entry {self.first_txid}: what was before that is gone"
             )
-        notice(Notice(Event.RECOVERED, text, txid=self.last_txid))
+        notice(JournalNotice(JournalEvent.RECOVERED, text, txid=self.last_txid))
 
-    def _build(self, found: Found, on_durable: Callable[[int], None], disk: Disk) -> None:
+    def _build(self, found: LogRecoveryResult, on_durable: Callable[[int], None], disk: Disk) -> None:
         settings, clock = self._settings, self._clock
         size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
         sequences, self.missing = found.sequences, found.missing
@@ -137,16 +137,16 @@ class Journal:
             sequences = without_inactive(sequences, clock() - settings.client_expiration // 1000)
             self.missing.forget(found.sequences.keys() - sequences.keys())
         self._table = FileTable(tuple(found.files))
-        self.runs = Runs(found.runs, self._make_run)
+        self.runs = RunHistory(found.runs, self._make_run)
         self._cache = SourceCache(settings.cache_limit or _default_cache())
-        place = Place(
+        place = JournalLocation(
             settings.instance,
             settings.directory,
             settings.archive,
             size,
             settings.with_topic_index,
         )
-        self._upkeep = Upkeep(
+        self._upkeep = JournalFileMaintenance(
             place,
             self._table,
             found.blank,
@@ -157,10 +157,10 @@ class Journal:
             found.clients_stored_to,
             self._note_removed,
         )
-        self._steps_file = SideFile(settings.directory / steps_name(settings.instance), disk)
+        self._steps_file = SidecarFile(settings.directory / steps_name(settings.instance), disk)
         self.steps = self._read_steps(found)
         live, position = self._place_to_write(found, size, disk)
-        self._writer = Writer(
+        self._writer = JournalWriter(
             settings.instance,
             live,
             position,
@@ -183,19 +183,19 @@ class Journal:
             self._file_is_full,
             self._notice,
         )
-        removed = SideFile(settings.directory / removed_name(settings.instance), disk)
-        self._removed = Removed(removed, self.first_txid)
+        removed = SidecarFile(settings.directory / removal_record_name(settings.instance), disk)
+        self._removed = RemovalTracker(removed, self.first_txid)
         self.is_cut = self._table.files[0].number > 0 and not self._removed.is_known
         if self.is_cut:
             self._removed.begin_again()
-        self._lookup = Lookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
-        self.mending = Mending(self._table, self._cache, disk)
-        self.restoring = Restoring(
+        self._lookup = EntryLookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
+        self.mending = JournalBodyRepair(self._table, self._cache, disk)
+        self.restoring = JournalRecordRepair(
             self._table,
             self._cache,
             disk,
             lambda: self._writer.durable,
-            Reindexing(self._upkeep, self._lookup),
+            IndexRebuild(self._upkeep, self._lookup),
         )
         # Handles that callers keep, and those that the current file has numbers for.
         self._topics = WeakValueDictionary[tuple[str, str], TopicHandle]()
@@ -206,13 +206,13 @@ class Journal:
         self.append_run = self._writer.append_run
         self.append_copies = self._writer.append_copies
 
-    def _place_to_write(self, found: Found, size: int, disk: Disk) -> tuple[LiveFile, Position]:
+    def _place_to_write(self, found: LogRecoveryResult, size: int, disk: Disk) -> tuple[LiveFile, WritePosition]:
         """Return the file to append to, and the position in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = seals[-1].last_timestamp if seals else 0
         if found.live is not None:
             extent = found.extent
-            position = Position(found.files[-1].first_txid + extent.count)
+            position = WritePosition(found.files[-1].first_txid + extent.count)
             position.count = extent.count
             position.bodies_end = extent.bodies_end
             position.with_extras = extent.with_extras
@@ -223,13 +223,13 @@ class Journal:
         now = self._clock()
         # Txids of a discarded log are not used again: clients may have kept its bookmarks.
         first = found.last_txid or now // _MICROSECONDS * 1_000_000_000
-        position = Position(first + 1)
+        position = WritePosition(first + 1)
         position.first_timestamp = now
         position.last_timestamp = last_timestamp + self.steps.correction(first)
         if size <= _FILLED_AT_ONCE:
             self._upkeep.prepare()
         live = self._upkeep.take()
-        header = FileHeader(live.number, live.size, first + 1, now, self._settings.instance)
+        header = JournalFileHeader(live.number, live.size, first + 1, now, self._settings.instance)
         # The first txid of a new log is durable before a peer can be ahead of it: if it were lost
         # with the first commit, the next start would choose a later one.
         disk.write(live.descriptor, pack_header(header), 0)
@@ -239,15 +239,15 @@ class Journal:
         )
         return live, position
 
-    def _read_steps(self, found: Found) -> ClockSteps:
+    def _read_steps(self, found: LogRecoveryResult) -> ClockSteps:
         """Return the known steps of the wall clock."""
         try:
             steps = read_steps(self._steps_file)
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             path, steps = self._steps_file.path, ClockSteps()
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
             text = f"{path}: {why}; replays from a moment may begin too early or too late"
-            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
         if not found.files:
             return steps
         steps.forget(found.files[0].first_txid)
@@ -292,7 +292,7 @@ class Journal:
             if file.seal is not None and not self._upkeep.is_indexed(file):
                 self._upkeep.later(partial(self._upkeep.complete, file.number))
 
-    def _store_clients(self, cache: ClientsCache) -> None:
+    def _store_clients(self, cache: PublisherTable) -> None:
         """Store the table of publishers unless the stored one covers all full files.
 
         The file exists from the first start on, for operators and tools that read it.
@@ -301,9 +301,9 @@ class Journal:
         if not self._upkeep.stored_to or (ends and self._upkeep.stored_to < ends[-1] - 1):
             self._upkeep.store_clients(cache)
 
-    def _clients(self) -> ClientsCache:
+    def _clients(self) -> PublisherTable:
         sequences, missing = self._writer.sequences, tuple(self.missing.rows())
-        return ClientsCache(self.durable_txid, sequences, missing)
+        return PublisherTable(self.durable_txid, sequences, missing)
 
     def close(self) -> None:
         """Commit all appended entries, store the caches and close the files."""
@@ -318,23 +318,23 @@ class Journal:
 
     # Writing.
 
-    def read_queues(self) -> QueuesCache | None:
+    def read_queues(self) -> QueuePointTable | None:
         """Return the recovery points of queues, None if they are not known."""
         try:
             data = self._queues_file.read()
             return None if data is None else unpack_queues(data)
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             path = self._queues_file.path
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
             text = f"{path}: {why}; queues are recovered from their RecoveryPoint"
-            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
             return None
 
-    def store_queues(self, cache: QueuesCache) -> None:
-        """Store the recovery points of queues; see `SideFile.store`."""
+    def store_queues(self, cache: QueuePointTable) -> None:
+        """Store the recovery points of queues; see `SidecarFile.store`."""
         self._queues_file.store(pack_queues(cache, self._clock()))
 
-    def leave_queues(self, cache: QueuesCache) -> None:
+    def leave_queues(self, cache: QueuePointTable) -> None:
         """Store the recovery points at the close, if all entries that they cover are durable."""
         self._queues_file.leave(pack_queues(cache, self._clock()))
 
@@ -344,11 +344,11 @@ class Journal:
         return self._replication_file.path
 
     def read_replication(self) -> bytes | None:
-        """Return the stored state of replication; see `SideFile.read`."""
+        """Return the stored state of replication; see `SidecarFile.read`."""
         return self._replication_file.read()
 
     def store_replication(self, data: bytes) -> None:
-        """Store the state of replication; see `SideFile.store`."""
+        """Store the state of replication; see `SidecarFile.store`."""
         self._replication_file.store(data)
 
     def leave_replication(self, data: bytes) -> None:
@@ -359,14 +359,14 @@ class Journal:
         """Return the handle of a topic for `append`; the same one as long as a caller keeps it."""
         handle = self._topics.get((message_type, name))
         if handle is None:
-            handle = self._topics[message_type, name] = TopicHandle(Topic(message_type, name))
+            handle = self._topics[message_type, name] = TopicHandle(JournalTopic(message_type, name))
         return handle
 
     def origin(self, auth_id: str, path: str = "") -> OriginHandle:
         """Return the handle of a user and a replication path for `append`; see `topic`."""
         handle = self._origins.get((auth_id, path))
         if handle is None:
-            handle = self._origins[auth_id, path] = OriginHandle(Origin(auth_id, path))
+            handle = self._origins[auth_id, path] = OriginHandle(JournalOrigin(auth_id, path))
         return handle
 
     def commit(self) -> bool:
@@ -381,7 +381,7 @@ class Journal:
     @property
     def is_crowded(self) -> bool:
         """True if so much waits for a commit that reading from publishers should pause."""
-        return self._writer.waiting > MOST_WAITING // 2
+        return self._writer.waiting > MAX_UNCOMMITTED_BYTES // 2
 
     def last_sequence(self, client: int) -> int:
         """Return a publisher's highest sequence, 0 if none. Sequences up to it are duplicates."""
@@ -389,7 +389,7 @@ class Journal:
         return 0 if known is None else known[0]
 
     @property
-    def sequences(self) -> Sequences:
+    def sequences(self) -> PublisherSequences:
         """The table of publishers, read-only: client hash -> (highest sequence, its time)."""
         return self._writer.sequences
 
@@ -492,7 +492,7 @@ class Journal:
             self._place_numbers = len(rows), numbers
         return numbers.get(client)
 
-    def lost(self, wanted: Wanted, after: int) -> Gone | None:
+    def lost(self, wanted: TopicPredicate, after: int) -> LastRemoval | None:
         """Return the last removed message after an entry; None if there is none.
 
         Args:
@@ -510,8 +510,8 @@ class Journal:
         return self._lookup.first_since(timestamp)
 
     def resolve(
-        self, request: BookmarkRequest, not_found: NotFound = "now", now: int | None = None
-    ) -> Span:
+        self, request: BookmarkRequest, not_found: MissingBookmarkPolicy = "now", now: int | None = None
+    ) -> LogSpan:
         """Look up the names in a bookmark.
 
         Args:
@@ -525,18 +525,18 @@ class Journal:
         return resolve(request, self, not_found, self.last_txid if now is None else now)
 
     def resolving(
-        self, request: BookmarkRequest, not_found: NotFound, now: int
-    ) -> Generator[None, None, Span]:
+        self, request: BookmarkRequest, not_found: MissingBookmarkPolicy, now: int
+    ) -> Generator[None, None, LogSpan]:
         """Resolve as `resolve` does, in steps, one for each name; safe to use from any thread."""
         return resolving(request, self, not_found, now)
 
     def replay(
         self,
-        span: Span,
-        wanted: Wanted | None = None,
-        kinds: frozenset[Kind] = MESSAGES,
+        span: LogSpan,
+        wanted: TopicPredicate | None = None,
+        kinds: frozenset[JournalEntryKind] = MESSAGES,
         horizon: Callable[[], int] | None = None,
-    ) -> Cursor:
+    ) -> JournalCursor:
         """Read a part of the log.
 
         Args:
@@ -546,7 +546,7 @@ class Journal:
             horizon: returns the last txid that may be read, which is on stable storage; None for
                 all entries on stable storage.
         """
-        return Cursor(
+        return JournalCursor(
             self._table,
             self._cache,
             horizon or (lambda: self._writer.durable),
@@ -557,7 +557,7 @@ class Journal:
             self.steps,
         )
 
-    def _tell_once(self, notice: Notice) -> None:
+    def _tell_once(self, notice: JournalNotice) -> None:
         """Report damage that replays find, once for each damaged place."""
         what = notice.path, notice.txid
         if what not in self._told:
@@ -566,15 +566,15 @@ class Journal:
             self._told.add(what)
             self._notice(notice)
 
-    def entries(self, after: int = 0) -> Iterator[Entry]:
+    def entries(self, after: int = 0) -> Iterator[JournalEntry]:
         """Yield the entries that change state, in order, after a txid: for recovery."""
-        cursor = self.replay(Span(after), kinds=EVENTS)
+        cursor = self.replay(LogSpan(after), kinds=EVENTS)
         while not cursor.is_caught_up:
             yield from cursor.read(_MOST_ENTRIES, _MOST_BYTES)
 
-    def passages(self, after: int = 0) -> Iterator[Passage]:
+    def passages(self, after: int = 0) -> Iterator[RawEntryRange]:
         """Yield the entries of `entries`, packed as in the files."""
-        cursor = self.replay(Span(after), kinds=EVENTS)
+        cursor = self.replay(LogSpan(after), kinds=EVENTS)
         while not cursor.is_caught_up:
             yield cursor.read_packed(_MOST_ENTRIES, _MOST_BYTES)
 
@@ -630,12 +630,12 @@ class Journal:
         """Abort archiving and compressing, leaving the files as they were."""
         self._upkeep.filing.give_up()
 
-    def _file_is_full(self, commit: Commit) -> None:
+    def _file_is_full(self, commit: CommitGroup) -> None:
         stream, file = commit.stream, commit.stream.file
-        cache = ClientsCache(commit.last_txid, stream.sequences, stream.missing)
+        cache = PublisherTable(commit.last_txid, stream.sequences, stream.missing)
         self._upkeep.later(partial(self._upkeep.seal, file, cache))
         text = f"{file.path}: is full"
-        self._notice(Notice(Event.ROTATED, text, str(file.path), commit.last_txid))
+        self._notice(JournalNotice(JournalEvent.ROTATED, text, str(file.path), commit.last_txid))
 
     def _note_removed(self, file: JournalFile) -> None:
         self._removed.take_note(file, self._cache.open(file.path))

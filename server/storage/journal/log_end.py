@@ -34,24 +34,24 @@ from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
     TIMESTAMP,
-    Mark,
-    Row,
+    FileWatermark,
+    EntryRow,
     unpack_mark,
 )
 from server.storage.journal.format.records import read_bodies, read_intact_records, read_rows, slots
-from server.storage.journal.storage import Source
+from server.storage.journal.storage import ByteSource
 
-MOST_IN_COMMIT: Final = 32_768
+MAX_COMMIT_ENTRIES: Final = 32_768
 """Limit of entries in one commit. The search for intact entries goes so far beyond the last one."""
 
-TOGETHER = 512  # records; not Final: tests set other block sizes
+SCAN_BATCH_SIZE = 512  # records; not Final: tests set other block sizes
 _BYTES_TOGETHER: Final = 4 << 20  # bytes of bodies
 
 
-class Visitor(Protocol):
+class EntryVisitor(Protocol):
     """Receives each intact entry, in order."""
 
-    def take(self, row: Row, data: bytes) -> None:
+    def take(self, row: EntryRow, data: bytes) -> None:
         """Take an entry: its record, and body with extras."""
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
@@ -64,7 +64,7 @@ class Visitor(Protocol):
 
 
 @dataclass(slots=True)
-class Extent:
+class FileExtent:
     """The written part of a file.
 
     Attributes:
@@ -88,7 +88,7 @@ class Extent:
     with_extras: int = 0
 
 
-class _Slot(NamedTuple):
+class _RecordSlot(NamedTuple):
     """The place of a record, and its contents.
 
     Attributes:
@@ -99,9 +99,9 @@ class _Slot(NamedTuple):
     """
 
     number: int
-    row: Row | None = None
+    row: EntryRow | None = None
     data: bytes | None = None
-    mark: Mark | None = None
+    mark: FileWatermark | None = None
 
     @property
     def proves(self) -> int:
@@ -113,7 +113,7 @@ class _Slot(NamedTuple):
         return self.number - self.row[LAG]
 
 
-class _Whole:
+class _IntactSlots:
     """Consecutive slots with intact entries.
 
     Args:
@@ -126,7 +126,7 @@ class _Whole:
 
     def __init__(
         self,
-        source: Source,
+        source: ByteSource,
         first: int,
         records: npt.NDArray[np.void],
         starts: npt.NDArray[np.int64],
@@ -153,15 +153,15 @@ class _Whole:
         start, end = int(self._starts[place]), int(self._ends[place])
         return self._source.read(start, end - start)
 
-    def slots(self) -> Iterator[_Slot]:
+    def slots(self) -> Iterator[_RecordSlot]:
         """Yield the slots one by one."""
         for place, row in enumerate(self.records.tolist()):
-            yield _Slot(self.first + place, row, self.data(place))
+            yield _RecordSlot(self.first + place, row, self.data(place))
 
 
-def find_extent(
-    source: Source, first_txid: int, safe: int = 0, visitor: Visitor | None = None
-) -> Extent:
+def find_file_extent(
+    source: ByteSource, first_txid: int, safe: int = 0, visitor: EntryVisitor | None = None
+) -> FileExtent:
     """Find the end of the entries in a file.
 
     Args:
@@ -170,15 +170,15 @@ def find_extent(
         safe: the txid up to which the log is known to have been on stable storage.
         visitor: receives every intact entry that belongs to the log.
     """
-    extent = Extent()
-    undecided: deque[_Slot] = deque()  # begins with a slot that fails its checksum
+    extent = FileExtent()
+    undecided: deque[_RecordSlot] = deque()  # begins with a slot that fails its checksum
     proven = safe - first_txid  # the number of the last entry that is known to have been durable
-    mark: Mark | None = None
+    mark: FileWatermark | None = None
     for found in _walk(source, first_txid):
-        if isinstance(found, _Whole) and not undecided:  # these prove nothing about later slots
+        if isinstance(found, _IntactSlots) and not undecided:  # these prove nothing about later slots
             _accept_all(extent, found, visitor)
             continue
-        for slot in found.slots() if isinstance(found, _Whole) else (found,):
+        for slot in found.slots() if isinstance(found, _IntactSlots) else (found,):
             proven = max(proven, slot.proves)
             mark = slot.mark or mark
             undecided.append(slot)
@@ -192,7 +192,7 @@ def find_extent(
     return extent
 
 
-def _accept_all(extent: Extent, whole: _Whole, visitor: Visitor | None) -> None:
+def _accept_all(extent: FileExtent, whole: _IntactSlots, visitor: EntryVisitor | None) -> None:
     records = whole.records
     extent.count = whole.end
     extent.bodies_end = whole.bodies_end
@@ -205,7 +205,7 @@ def _accept_all(extent: Extent, whole: _Whole, visitor: Visitor | None) -> None:
         visitor.take_all(records, whole.data)
 
 
-def _accept(extent: Extent, slot: _Slot, visitor: Visitor | None) -> None:
+def _accept(extent: FileExtent, slot: _RecordSlot, visitor: EntryVisitor | None) -> None:
     number, row, data, _ = slot
     extent.count = number + 1
     if row is not None:
@@ -220,14 +220,14 @@ def _accept(extent: Extent, slot: _Slot, visitor: Visitor | None) -> None:
         visitor.take(row, data)
 
 
-def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
+def _walk(source: ByteSource, first_txid: int) -> Iterator[_RecordSlot | _IntactSlots]:
     """Yield every slot in order, until there can be no more entries."""
     limit = slots(source.size)
     bodies_end, last_intact = PAGE, -1
-    for start in range(0, limit, TOGETHER):
-        if start > last_intact + MOST_IN_COMMIT:
+    for start in range(0, limit, SCAN_BATCH_SIZE):
+        if start > last_intact + MAX_COMMIT_ENTRIES:
             return
-        stop = min(start + TOGETHER, limit)
+        stop = min(start + SCAN_BATCH_SIZE, limit)
         whole = _whole(source, first_txid, start, stop, bodies_end)
         if whole is not None:
             bodies_end, last_intact = whole.bodies_end, stop - 1
@@ -241,16 +241,16 @@ def _walk(source: Source, first_txid: int) -> Iterator[_Slot | _Whole]:
                 return  # bodies begin here, whatever they look like
             if row is None or not bodies_end <= row[BODY_START] <= place - _length(row):
                 is_here = mark is not None and mark.next_txid == first_txid + number
-                yield _Slot(number, mark=mark if is_here else None)
+                yield _RecordSlot(number, mark=mark if is_here else None)
                 continue
             bodies_end = row[BODY_START] + _length(row)
             last_intact = number if body is not None else last_intact
-            yield _Slot(number, row, body)
+            yield _RecordSlot(number, row, body)
 
 
 def _whole(
-    source: Source, first_txid: int, start: int, stop: int, bodies_end: int
-) -> _Whole | None:
+    source: ByteSource, first_txid: int, start: int, stop: int, bodies_end: int
+) -> _IntactSlots | None:
     """Return some slots if all have intact entries, else None. A shortcut with the same result.
 
     Args:
@@ -280,10 +280,10 @@ def _whole(
         if damaged(data, starts[part] - offset, ends[part] - offset, checksums[part]):
             return None
         first = part.stop
-    return _Whole(source, start, records, starts, ends)
+    return _IntactSlots(source, start, records, starts, ends)
 
 
-def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark | None:
+def find_mark(source: ByteSource, first_txid: int, start: int, count: int) -> FileWatermark | None:
     """Find the mark in a range of slots; a file has one at most.
 
     Args:
@@ -304,13 +304,13 @@ def find_mark(source: Source, first_txid: int, start: int, count: int) -> Mark |
     return None
 
 
-def _length(row: Row) -> int:
+def _length(row: EntryRow) -> int:
     return row[BODY_LENGTH] + row[EXTRAS_LENGTH]
 
 
-def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+def _bodies(source: ByteSource, rows: Sequence[EntryRow | None]) -> Iterator[bytes | None]:
     """Yield the bodies of records, reading a bounded number of bytes at a time."""
-    group: list[Row | None] = []
+    group: list[EntryRow | None] = []
     size = 0
     for row in rows:
         group.append(row)
@@ -321,7 +321,7 @@ def _bodies(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None
     yield from _bodies_of(source, group)
 
 
-def _bodies_of(source: Source, rows: Sequence[Row | None]) -> Iterator[bytes | None]:
+def _bodies_of(source: ByteSource, rows: Sequence[EntryRow | None]) -> Iterator[bytes | None]:
     bodies = iter(read_bodies(source, [row for row in rows if row is not None]))
     for row in rows:
         yield None if row is None else next(bodies)

@@ -30,7 +30,7 @@ _HEADER: Final = struct.Struct("<8sHHIQQQ")
 _ROW: Final = np.dtype([("client", "<u8"), ("sequence", "<u8"), ("time", "<i8")])
 _MISSING: Final = np.dtype([("client", "<u8"), ("first", "<u8"), ("last", "<u8")])
 
-Sequences = dict[int, tuple[int, int]]
+PublisherSequences = dict[int, tuple[int, int]]
 """Client hash -> (highest sequence, time of that entry in microseconds since the Unix epoch)."""
 
 
@@ -68,7 +68,7 @@ def is_server_made(identity: int, client: int, instance: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientsCache:
+class PublisherTable:
     """A stored table.
 
     Attributes:
@@ -79,11 +79,11 @@ class ClientsCache:
     """
 
     txid: int
-    sequences: Sequences
+    sequences: PublisherSequences
     missing: Collection[tuple[int, int, int]] = ()
 
 
-def pack_clients(cache: ClientsCache, now: int) -> bytes:
+def pack_clients(cache: PublisherTable, now: int) -> bytes:
     """Encode a table as the bytes of its file; `now` in microseconds since the Unix epoch."""
     rows = [(client, *known) for client, known in cache.sequences.items()]
     header = _HEADER.pack(MAGIC, VERSION, 0, len(cache.missing), cache.txid, now, len(rows))
@@ -91,7 +91,7 @@ def pack_clients(cache: ClientsCache, now: int) -> bytes:
     return with_checksum(header + np.array(rows, _ROW).tobytes() + missing.tobytes())
 
 
-def unpack_clients(data: bytes) -> ClientsCache:
+def unpack_clients(data: bytes) -> PublisherTable:
     """Decode a stored table.
 
     Raises:
@@ -102,10 +102,10 @@ def unpack_clients(data: bytes) -> ClientsCache:
     rows = np.frombuffer(data, _ROW, count, _HEADER.size)
     missing = np.frombuffer(data, _MISSING, ranges, _HEADER.size + rows.nbytes).tolist()
     sequences = {client: (sequence, time) for client, sequence, time in rows.tolist()}
-    return ClientsCache(txid, sequences, missing)
+    return PublisherTable(txid, sequences, missing)
 
 
-def without_inactive(sequences: Mapping[int, tuple[int, int]], since: int) -> Sequences:
+def without_inactive(sequences: Mapping[int, tuple[int, int]], since: int) -> PublisherSequences:
     """Return the table without publishers that have been inactive since a time.
 
     Args:

@@ -53,7 +53,7 @@ class QueuePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuesCache:
+class QueuePointTable:
     """A stored cache.
 
     Attributes:
@@ -65,7 +65,7 @@ class QueuesCache:
     points: Sequence[QueuePoint]
 
 
-def pack_queues(cache: QueuesCache, now: int) -> bytes:
+def pack_queues(cache: QueuePointTable, now: int) -> bytes:
     """Encode a cache as the bytes of its file; `now` in microseconds since the Unix epoch."""
     data = _HEADER.pack(MAGIC, VERSION, 0, 0, cache.txid, now, len(cache.points))
     data += b"".join(map(_pack_point, cache.points))
@@ -80,7 +80,7 @@ def _pack_point(point: QueuePoint) -> bytes:
     return head + b"".join(texts) + np.array(acks, _ROW).tobytes()
 
 
-def unpack_queues(data: bytes) -> QueuesCache:
+def unpack_queues(data: bytes) -> QueuePointTable:
     """Decode a stored cache.
 
     Raises:
@@ -101,4 +101,4 @@ def unpack_queues(data: bytes) -> QueuesCache:
         place += acks * _ROW.itemsize
         early_acks = [((client, sequence), came) for client, sequence, came in rows]
         points.append(QueuePoint(texts[0], texts[1], texts[2], begin, needed_from, early_acks))
-    return QueuesCache(txid, points)
+    return QueuePointTable(txid, points)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from server.storage.journal.errors import JournalError
-from server.storage.journal.format.entry import MESSAGES, Topic
+from server.storage.journal.format.entry import MESSAGES, JournalTopic
 from server.storage.journal.format.layout import (
-    FormatError,
+    JournalFormatError,
     decode_text,
     encode_text,
     with_checksum,
 )
 from server.storage.journal.format.records import scan_columns
-from server.storage.journal.format.side_files import SideFile, check_side_file
+from server.storage.journal.format.side_files import SidecarFile, check_side_file
 
 if TYPE_CHECKING:
     from server.storage.journal.files import JournalFile
-    from server.storage.journal.storage import Source
+    from server.storage.journal.storage import ByteSource
 
 MAGIC: Final = b"AMPGRMVD"
 VERSION: Final = 1
@@ -39,7 +39,7 @@ _MOST_TOPICS: Final = 100_000
 _MESSAGES: Final = sorted(MESSAGES)
 
 
-class Gone(NamedTuple):
+class LastRemoval(NamedTuple):
     """The last message that has been removed.
 
     Attributes:
@@ -51,7 +51,7 @@ class Gone(NamedTuple):
     timestamp: int
 
 
-class Note(NamedTuple):
+class RemovalRecord(NamedTuple):
     """The stored knowledge of removed entries.
 
     Attributes:
@@ -62,10 +62,10 @@ class Note(NamedTuple):
 
     first: int
     last: int
-    topics: Mapping[Topic, Gone]
+    topics: Mapping[JournalTopic, LastRemoval]
 
 
-class Removed:
+class RemovalTracker:
     """Keeps the note, on the thread that removes files.
 
     Args:
@@ -76,13 +76,13 @@ class Removed:
         is_known: the note reaches up to that entry.
     """
 
-    def __init__(self, file: SideFile, first_txid: int) -> None:
+    def __init__(self, file: SidecarFile, first_txid: int) -> None:
         self._file = file
-        nothing = Note(first_txid, first_txid - 1, {})
+        nothing = RemovalRecord(first_txid, first_txid - 1, {})
         try:
             data = file.read()
             note = nothing if data is None else unpack_note(data)
-        except (OSError, FormatError):
+        except (OSError, JournalFormatError):
             note = nothing
         # A kill between the note and the removal leaves a note that reaches further.
         self.is_known: Final = note is not nothing and note.last >= first_txid - 1
@@ -93,7 +93,7 @@ class Removed:
         with suppress(OSError, JournalError):  # the next start tries again
             self._file.store(pack_note(self._note))
 
-    def take_note(self, file: JournalFile, source: Source) -> None:
+    def take_note(self, file: JournalFile, source: ByteSource) -> None:
         """Add the last messages of a full file that is to be removed to the note, and store it.
 
         Raises:
@@ -104,11 +104,11 @@ class Removed:
         first, topics = note.first, {**note.topics, **_last_messages(file, source)}
         if len(topics) > _MOST_TOPICS:
             first, topics = end, {}
-        note = Note(first, end - 1, topics)
+        note = RemovalRecord(first, end - 1, topics)
         self._file.store(pack_note(note))
         self._note = note
 
-    def lost(self, wanted: Callable[[Topic], bool], after: int, first_txid: int) -> Gone | None:
+    def lost(self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int) -> LastRemoval | None:
         """Return the last removed message after an entry; None if a reader has missed nothing.
 
         Args:
@@ -120,28 +120,28 @@ class Removed:
             return None
         note = self._note
         if after < note.first - 1 or note.last < first_txid - 1:
-            return Gone(first_txid - 1, 0)
+            return LastRemoval(first_txid - 1, 0)
         gone = (one for topic, one in note.topics.items() if one.txid > after and wanted(topic))
         return max(gone, default=None)
 
 
-def _last_messages(file: JournalFile, source: Source) -> dict[Topic, Gone]:
+def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, LastRemoval]:
     """Find the last message of each topic in a full file."""
     topics = file.read_names(source).topics
-    found: dict[Topic, Gone] = {}
+    found: dict[JournalTopic, LastRemoval] = {}
     for _, block in scan_columns(source, file.seal.count if file.seal else 0):
         messages = block[np.isin(block["kind"], _MESSAGES)][::-1]
         numbers, places = np.unique(messages["topic"], return_index=True)
         for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
             if number in topics:
                 last = messages[place]
-                found.setdefault(topics[number], Gone(int(last["txid"]), int(last["timestamp"])))
+                found.setdefault(topics[number], LastRemoval(int(last["txid"]), int(last["timestamp"])))
         if len(found) >= len(topics) - 1:  # one number stands for no topic
             break
     return found
 
 
-def pack_note(note: Note) -> bytes:
+def pack_note(note: RemovalRecord) -> bytes:
     """Encode a note as the bytes of its file."""
     parts = [_HEADER.pack(MAGIC, VERSION, 0, 0, note.first, note.last, len(note.topics))]
     for topic, gone in note.topics.items():
@@ -150,7 +150,7 @@ def pack_note(note: Note) -> bytes:
     return with_checksum(b"".join(parts))
 
 
-def unpack_note(data: bytes) -> Note:
+def unpack_note(data: bytes) -> RemovalRecord:
     """Decode a stored note.
 
     Raises:
@@ -158,15 +158,15 @@ def unpack_note(data: bytes) -> Note:
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a removed.ack file")
     _, _, _, _, first, last, count = _HEADER.unpack_from(data)
-    topics: dict[Topic, Gone] = {}
+    topics: dict[JournalTopic, LastRemoval] = {}
     place = _HEADER.size
     for _ in range(count):
         of_type, of_name, txid, timestamp = _TOPIC.unpack_from(data, place)
         place += _TOPIC.size
         message_type = decode_text(data[place : place + of_type])
         place += of_type
-        topics[Topic(message_type, decode_text(data[place : place + of_name]))] = Gone(
+        topics[JournalTopic(message_type, decode_text(data[place : place + of_name]))] = LastRemoval(
             txid, timestamp
         )
         place += of_name
-    return Note(first, last, topics)
+    return RemovalRecord(first, last, topics)

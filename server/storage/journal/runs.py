@@ -37,7 +37,7 @@ def random_run() -> int:
     return secrets.randbits(RUN_BITS)
 
 
-class Runs:
+class RunHistory:
     """The runs that a log knows of, and the one that writes to it now.
 
     Args:

@@ -28,16 +28,16 @@ import msgspec
 
 from server.util.ranges import Ranges
 
-MOST_RANGES: Final = 1024
+MAX_GAP_RANGES: Final = 1024
 """Limit of ranges of one publisher."""
-MOST_NUMBERS: Final = 131_072
+MAX_GAP_SEQUENCES: Final = 131_072
 """Limit of numbers of one publisher: each is sent by itself."""
 
-Pairs: TypeAlias = Sequence[tuple[int, int]]
+SequenceRanges: TypeAlias = Sequence[tuple[int, int]]
 """The first and the last number of ranges."""
 
 
-class Note(msgspec.Struct, frozen=True, array_like=True):
+class GapRecord(msgspec.Struct, frozen=True, array_like=True):
     """The content of an entry about missing numbers.
 
     Attributes:
@@ -52,15 +52,15 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Note)
+_DECODER: Final = msgspec.msgpack.Decoder(GapRecord)
 
 
-def encode_note(note: Note) -> bytes:
+def encode_note(note: GapRecord) -> bytes:
     """Encode a note as the body of an entry."""
     return _ENCODER.encode(note)
 
 
-def decode_note(body: bytes) -> Note:
+def decode_note(body: bytes) -> GapRecord:
     """Decode the body of an entry.
 
     Raises:
@@ -69,7 +69,7 @@ def decode_note(body: bytes) -> Note:
     return _DECODER.decode(body)
 
 
-class Missing:
+class SequenceGaps:
     """The missing numbers of each publisher.
 
     Args:
@@ -86,15 +86,15 @@ class Missing:
     def __init__(
         self,
         rows: Iterable[tuple[int, int, int]] = (),
-        most_ranges: int = MOST_RANGES,
-        most_numbers: int = MOST_NUMBERS,
+        most_ranges: int = MAX_GAP_RANGES,
+        most_numbers: int = MAX_GAP_SEQUENCES,
     ) -> None:
         self.refused: dict[int, Ranges] = {}
         self.missing: dict[int, Ranges] = {}
         self._most_ranges = most_ranges
         self._most_numbers = most_numbers
         for client, first, last in rows:
-            self.take(client, Note([(first, last)]))
+            self.take(client, GapRecord([(first, last)]))
 
     # Before the log has recorded them.
 
@@ -113,7 +113,7 @@ class Missing:
             sum(map(len, kept)) >= self._most_ranges or sum(map(_count, kept)) >= self._most_numbers
         )
 
-    def due(self, client: int, sequence: int) -> Pairs:
+    def due(self, client: int, sequence: int) -> SequenceRanges:
         """Return the refused ranges to record in the log before a number."""
         refused = self.refused.get(client)
         if refused is None:
@@ -126,7 +126,7 @@ class Missing:
 
     # After the log has recorded them.
 
-    def take(self, client: int, note: Note, *, is_own: bool = True) -> None:
+    def take(self, client: int, note: GapRecord, *, is_own: bool = True) -> None:
         """Apply an entry about missing numbers, of this instance or another one."""
         for first, last in note.missing:
             self.missing.setdefault(client, Ranges()).add(first, last)
@@ -143,7 +143,7 @@ class Missing:
         """Return whether a number is missing."""
         return client in self.missing and sequence in self.missing[client]
 
-    def upto(self, client: int, sequence: int) -> Pairs:
+    def upto(self, client: int, sequence: int) -> SequenceRanges:
         """Return the missing ranges of a publisher, up to a number."""
         ranges = self.missing.get(client, ())
         return [(first, min(last, sequence)) for first, last in ranges if first <= sequence]

@@ -18,7 +18,7 @@ from config_schema.spec.common import FILE_MODE
 from server.storage.journal.cached_read import read_in_memory
 from server.storage.journal.commit_io import store
 
-Piece: TypeAlias = tuple[int, bytes]
+WriteChunk: TypeAlias = tuple[int, bytes]
 """An offset in a file in bytes, and the bytes to write there."""
 
 _ZEROS: Final = bytes(1 << 20)
@@ -116,7 +116,7 @@ class Disk:
             raise OSError(errno.ESTALE, why)
 
     def commit(
-        self, descriptor: int, pieces: Iterable[Piece], path: Path, size: int, mark: Piece
+        self, descriptor: int, pieces: Iterable[WriteChunk], path: Path, size: int, mark: WriteChunk
     ) -> None:
         """Write to a file, sync it, check that it is in place, and write a mark.
 
@@ -127,7 +127,7 @@ class Disk:
             size: the size in bytes that it must have.
             mark: the mark, written last and not synced.
         """
-        last: deque[Piece] = deque()
+        last: deque[WriteChunk] = deque()
         for piece in pieces:
             if len(last) == _IN_ONE_GO:
                 offset, data = last.popleft()
@@ -163,7 +163,7 @@ class Disk:
             self.close(descriptor)
         self.rename(temporary, path)
 
-    def replace(self, path: Path, pieces: Iterable[Piece]) -> None:
+    def replace(self, path: Path, pieces: Iterable[WriteChunk]) -> None:
         """Overwrite bytes of a file, on stable storage.
 
         Args:
@@ -184,7 +184,7 @@ class Disk:
             path.unlink()
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """The bytes of one journal file, on disk or in memory."""
 
     size: int

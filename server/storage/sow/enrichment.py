@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 from server.expressions.backends.compile_message import Evaluator, compile_value
 from server.expressions.functions.registry import Functions
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Field, Reference, references
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.paths import Path, format_path
-from server.message_types.select_list import Selection, parse_selection
+from server.message_types.select_list import FieldSelection, parse_selection
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _EnrichmentStep:
     """Fields that are computed from the same state of the message.
 
     Attributes:
@@ -40,7 +40,7 @@ class _Step:
     fields: tuple[Field, ...]
 
 
-class FieldStage:
+class EnrichmentStage:
     """One stage, compiled.
 
     Args:
@@ -87,7 +87,7 @@ class FieldStage:
 
     def _write(self, body: bytes, computed: Sequence[tuple[Field, Value]]) -> bytes:
         given: list[tuple[Path, Value]] = []
-        removed: list[Selection] = []
+        removed: list[FieldSelection] = []
         for field, value in computed:
             if value is not None or not field.optional:
                 given.append((field.destination, value))
@@ -108,19 +108,19 @@ def _steps(fields: Sequence[Field]) -> list[list[Field]]:
     return [step for step in steps if step]
 
 
-def _compile(fields: Sequence[Field], message_type: MessageType, functions: Functions) -> _Step:
+def _compile(fields: Sequence[Field], message_type: MessageType, functions: Functions) -> _EnrichmentStep:
     wanted: dict[Reference, None] = {}
     for field in fields:
         wanted.update(dict.fromkeys(references(field.source)))
     current = [reference for reference in wanted if reference.state != "previous"]
     previous = [reference for reference in wanted if reference.state == "previous"]
     layout = (*current, *previous)
-    return _Step(
+    return _EnrichmentStep(
         message_type.extractor([reference.path for reference in current]),
         message_type.extractor([reference.path for reference in previous]) if previous else None,
         len(previous),
         tuple(
-            compile_value(as_read(field.source, message_type), functions, layout)
+            compile_value(with_inferred_types(field.source, message_type), functions, layout)
             for field in fields
         ),
         tuple(fields),

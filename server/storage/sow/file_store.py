@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from server.message_types.bulk import JoinedBodies, join
 from server.storage.sow.group_commit import GroupCommit
-from server.storage.sow.previous_versions import earlier_states
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.previous_versions import find_previous_versions
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.entry_reader import Slabs
@@ -28,17 +28,17 @@ from server.storage.sow.slab.entry_writer import place_run
 from server.storage.sow.slab.index_builder import Placing
 from server.storage.sow.slab.residency import resident_share
 from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
-from server.storage.sow.slab.slab_format import ENTRY, Kind, padded
+from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, padded
 from server.storage.sow.slab.slab_log import SlabLog
-from server.storage.sow.slab.slab_scan import ChainLink, scan_slabs
+from server.storage.sow.slab.slab_scan import SlabExtent, scan_slabs
 from server.storage.sow.store import (
-    Earlier,
-    PutRun,
-    Settled,
-    Statistics,
-    StoredChains,
-    StoreError,
-    Superseded,
+    PreviousVersions,
+    PutResult,
+    StoreCallback,
+    StoreStatistics,
+    ChainFilePosition,
+    RecordStoreError,
+    PastVersion,
     identity_of,
 )
 from server.util.file_lock import free_name
@@ -53,7 +53,7 @@ _COMPACTION_SLICE: Final = 1 << 18
 """Bytes to clean in one slice of a compaction."""
 
 
-class Recovery(NamedTuple):
+class StoreRecovery(NamedTuple):
     """The findings of opening a file.
 
     Attributes:
@@ -87,9 +87,9 @@ class FileStore:
 
     Attributes:
         lost_bytes: bytes that a crash left unfinished.
-        had: see `Recovery`.
-        topics: see `Recovery`.
-        is_begun: see `Recovery`.
+        had: see `StoreRecovery`.
+        topics: see `StoreRecovery`.
+        is_begun: see `StoreRecovery`.
 
     Raises:
         DamagedFileError: the file fails a checksum.
@@ -138,7 +138,7 @@ class FileStore:
 
     # ---- recovery
 
-    def _apply_slab(self, placing: Placing, link: ChainLink) -> int:
+    def _apply_slab(self, placing: Placing, link: SlabExtent) -> int:
         """Apply the entries of a slab of the log; return their end."""
         size = self._file.slab_size
         position, live, sequence = placing.place(
@@ -155,10 +155,10 @@ class FileStore:
     def _apply(self, location: int, data: bytes) -> None:
         """Apply a log entry that is not for a current record; its checksum is correct."""
         _, length, _, kind, _, _, _, _, _, _, _, number = ENTRY.unpack_from(data)
-        if kind == Kind.DROPPED:
+        if kind == SlabEntryKind.DROPPED:
             if number in self._past_rows:
                 self._forget_past(self._past_rows[number])
-        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+        elif kind in (SlabEntryKind.PAST, SlabEntryKind.PAST_DELETED):
             self._place_past(number, location, padded(length))
             self._next_number = max(self._next_number, number + 1)
         else:
@@ -204,18 +204,18 @@ class FileStore:
         self._file.note_beside_log(until)
 
     @property
-    def stored_chains(self) -> StoredChains:
+    def stored_chains(self) -> ChainFilePosition:
         """See `RecordStore.stored_chains`."""
         return self._file.stored_chains
 
-    def note_chains(self, stored: StoredChains) -> None:
+    def note_chains(self, stored: ChainFilePosition) -> None:
         """See `RecordStore.note_chains`."""
         self._file.note_chains(stored)
 
     @property
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StoreStatistics:
         """See `RecordStore.statistics`."""
-        return Statistics(
+        return StoreStatistics(
             records=len(self._rows) + len(self._past_rows),
             stored_bytes=self._live_bytes,
             allocated_bytes=form.PAGE + self._log.slabs * self._log.slab_size,
@@ -269,18 +269,18 @@ class FileStore:
         """See `RecordStore.identities`."""
         return iter(self._rows.items())
 
-    def past(self) -> Iterator[tuple[int, Superseded]]:
+    def past(self) -> Iterator[tuple[int, PastVersion]]:
         """See `RecordStore.past`."""
         for row in list(self._past_rows.values()):
             data = self._file.read(self._locations[row])
             record = form.decode_record(data, self._topic)
             kind = form.entry_kind(data)
             identity = identity_of(record, pattern=self._pattern)
-            yield row, Superseded(identity, record, kind == Kind.PAST_DELETED)
+            yield row, PastVersion(identity, record, kind == SlabEntryKind.PAST_DELETED)
 
-    def earlier(self, sequence: int) -> Earlier:
+    def earlier(self, sequence: int) -> PreviousVersions:
         """See `RecordStore.earlier`."""
-        return earlier_states(self._file, sequence, self._topic, pattern=self._pattern)
+        return find_previous_versions(self._file, sequence, self._topic, pattern=self._pattern)
 
     # ---- writing
 
@@ -288,7 +288,7 @@ class FileStore:
         """See `RecordStore.make_room`."""
         try:
             self._log.make_room(records, to_delete=to_delete)
-        except StoreError:
+        except RecordStoreError:
             self._clean_for_room()
             raise
 
@@ -298,7 +298,7 @@ class FileStore:
         """See `RecordStore.make_room_for_run`."""
         try:
             self._log.make_room_for_run(topic, bodies, correlation_ids)
-        except StoreError:
+        except RecordStoreError:
             self._clean_for_room()
             raise
 
@@ -315,15 +315,15 @@ class FileStore:
     def put(self, identity: str, record: Record) -> int:
         """See `RecordStore.put`."""
         try:
-            location, room = self._log.append(Kind.RECORD, record)
-        except StoreError:
+            location, room = self._log.append(SlabEntryKind.RECORD, record)
+        except RecordStoreError:
             self._clean_for_room()
             raise
         row = self._place(identity, location, room)
         self._clean()
         return row
 
-    def put_run(self, run: RecordRun, start: int) -> PutRun:
+    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
         """See `RecordStore.put_run`. A record that begins a slab is appended by itself."""
         count, end = len(run.bodies), start
         rows: list[int] = []
@@ -348,34 +348,34 @@ class FileStore:
                 if end < count:
                     record = run.record(end)
                     known = record.key in self._rows
-                    location, room = self._log.append(Kind.RECORD, record)
+                    location, room = self._log.append(SlabEntryKind.RECORD, record)
                     row = self._place(record.key, location, room)
                     rows.append(row)
                     if not known:
                         added.append(row)
                     end += 1
-        except StoreError as problem:
+        except RecordStoreError as problem:
             self._clean_for_room()
-            return PutRun(end, rows, added, problem)
+            return PutResult(end, rows, added, problem)
         self._clean()
-        return PutRun(end, rows, added)
+        return PutResult(end, rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
         row = self._rows[identity]
         gone = self._read(self._locations[row])
         self._log.append(
-            Kind.DELETED, gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark="")
+            SlabEntryKind.DELETED, gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark="")
         )
         del self._rows[identity]
         self._forget(row)
         self._clean()
         return row
 
-    def keep(self, past: Superseded) -> int:
+    def keep(self, past: PastVersion) -> int:
         """See `RecordStore.keep`."""
         number = self._next_number
-        kind = Kind.PAST_DELETED if past.deleted else Kind.PAST
+        kind = SlabEntryKind.PAST_DELETED if past.deleted else SlabEntryKind.PAST
         location, room = self._log.append(kind, past.record, number)
         self._next_number += 1
         row = self._place_past(number, location, room)
@@ -384,7 +384,7 @@ class FileStore:
 
     def drop(self, row: int) -> None:
         """See `RecordStore.drop`."""
-        self._log.append(Kind.DROPPED, Record("", b"", self._topic), self._past_numbers[row])
+        self._log.append(SlabEntryKind.DROPPED, Record("", b"", self._topic), self._past_numbers[row])
         self._forget_past(row)
         self._clean()
 
@@ -432,7 +432,7 @@ class FileStore:
 
     # ---- stable storage
 
-    def commit(self, then: Settled | None = None) -> None:
+    def commit(self, then: StoreCallback | None = None) -> None:
         """See `RecordStore.commit`."""
         self._log.commit(then)
 
@@ -480,7 +480,7 @@ class FileStore:
                 location, data = found
                 room = padded(len(data))
                 self._move(location, data)
-            except StoreError:
+            except RecordStoreError:
                 return False  # no space to move to; cleaned parts stay cleaned
             log.cleaned(room)
             amount -= room
@@ -491,14 +491,14 @@ class FileStore:
         kind = form.entry_kind(data)
         number = form.entry_number(data)
         record = form.decode_record(data, self._topic)
-        if kind == Kind.RECORD:
+        if kind == SlabEntryKind.RECORD:
             row = self._rows.get(identity_of(record, pattern=self._pattern))
-        elif kind in (Kind.PAST, Kind.PAST_DELETED):
+        elif kind in (SlabEntryKind.PAST, SlabEntryKind.PAST_DELETED):
             row = self._past_rows.get(number)
         else:
             return
         if row is not None and self._locations[row] == location:
-            self._locations[row], _ = self._log.append(Kind(kind), record, number, moved=True)
+            self._locations[row], _ = self._log.append(SlabEntryKind(kind), record, number, moved=True)
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`.
@@ -522,7 +522,7 @@ class FileStore:
         Raises:
             StoreError: the file cannot be put on stable storage.
         """
-        outcome: list[StoreError | None] = []
+        outcome: list[RecordStoreError | None] = []
         self._log.commit(outcome.append)
         while not outcome:
             yield
@@ -539,7 +539,7 @@ def open_store(
     pattern: bool = False,
     slab_size: int,
     initial_slabs: int = 1,
-) -> tuple[FileStore, Recovery]:
+) -> tuple[FileStore, StoreRecovery]:
     """Open a topic's file, or create it. Rename a damaged file, and begin an empty one.
 
     Args:
@@ -571,9 +571,9 @@ def open_store(
     except DamagedFileError as error:
         set_aside = _set_aside(path)
         store = open_once()
-        return store, Recovery(0, 0, str(error), set_aside, is_begun=True)
+        return store, StoreRecovery(0, 0, str(error), set_aside, is_begun=True)
     topics, store.topics = store.topics, frozenset()  # frees a set that may be large
-    return store, Recovery(
+    return store, StoreRecovery(
         len(store), store.lost_bytes, had=store.had, topics=topics, is_begun=store.is_begun
     )
 

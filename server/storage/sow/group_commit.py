@@ -15,16 +15,16 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final, NamedTuple, TypeAlias
 
-from server.util.task import Sliced
+from server.util.task import EngineTask
 
 _TOLD_AT_ONCE: Final = 128
 """Callbacks of waiting requests per slice; each has about one ack to send."""
 
-Post: TypeAlias = Callable[[Callable[[], None]], None]
+CallScheduler: TypeAlias = Callable[[Callable[[], None]], None]
 """Schedules a function to run soon on the engine's thread."""
 
 
-class Job(NamedTuple):
+class CommitJob(NamedTuple):
     """A request to commit one file.
 
     Attributes:
@@ -42,19 +42,19 @@ class Job(NamedTuple):
     failed: Callable[[OSError], None]
 
 
-def _all_at_once(work: Sliced) -> None:
+def _all_at_once(work: EngineTask) -> None:
     while work.step():
         pass
 
 
-class _Told:
+class _CallbackQueue:
     """Calls the callbacks of finished jobs, on the engine's thread and in their order.
 
     Args:
         start: schedules work that is done in slices.
     """
 
-    def __init__(self, start: Callable[[Sliced], None]) -> None:
+    def __init__(self, start: Callable[[EngineTask], None]) -> None:
         self._start = start
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_under_way = False
@@ -91,19 +91,19 @@ class GroupCommit:
 
     def __init__(
         self,
-        post: Post,
+        post: CallScheduler,
         synchronise: Callable[[int], None] = os.fdatasync,
-        start: Callable[[Sliced], None] = _all_at_once,
+        start: Callable[[EngineTask], None] = _all_at_once,
     ) -> None:
         self._post: Final = post
-        self._told: Final = _Told(start)
+        self._told: Final = _CallbackQueue(start)
         self._synchronise: Final = synchronise
         self._round = 0
-        self._jobs: SimpleQueue[Job | threading.Event | None] = SimpleQueue()
+        self._jobs: SimpleQueue[CommitJob | threading.Event | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sow-commit", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: CommitJob) -> None:
         """Queue a commit of a file."""
         self._jobs.put(job)
 
@@ -124,14 +124,14 @@ class GroupCommit:
             gathered = [self._jobs.get()]
             while not self._jobs.empty():
                 gathered.append(self._jobs.get())
-            for jobs in _by_file([item for item in gathered if isinstance(item, Job)]):
+            for jobs in _by_file([item for item in gathered if isinstance(item, CommitJob)]):
                 self._commit(jobs)
             for item in gathered:
                 if isinstance(item, threading.Event):
                     item.set()
             open_for_jobs = None not in gathered
 
-    def _commit(self, jobs: list[Job]) -> None:
+    def _commit(self, jobs: list[CommitJob]) -> None:
         try:
             self._synchronise(jobs[0].descriptor)
             jobs[-1].written()
@@ -143,8 +143,8 @@ class GroupCommit:
         self._post(partial(self._told.tell, calls))
 
 
-def _by_file(jobs: list[Job]) -> list[list[Job]]:
-    files: dict[int, list[Job]] = {}
+def _by_file(jobs: list[CommitJob]) -> list[list[CommitJob]]:
+    files: dict[int, list[CommitJob]] = {}
     for job in jobs:
         files.setdefault(job.descriptor, []).append(job)
     return list(files.values())

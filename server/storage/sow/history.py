@@ -11,7 +11,7 @@ The store gets the past states that a change makes before it gets the change. So
 leaves too many past states, which the next start can detect, and never one too few.
 
 Messages that come together share a moment. If it is known which change was the last one that
-counts (`PastPoint.sequence`), the places of changes in the instance's order decide instead.
+counts (`HistoryPoint.sequence`), the places of changes in the instance's order decide instead.
 
 Source: AMPS User Guide, Historical SOW Topic Queries.
 """
@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.storage.sow.records import Record
-from server.storage.sow.store import RecordStore, Superseded
+from server.storage.sow.store import RecordStore, PastVersion
 
 FOREVER: Final = np.iinfo(np.int64).max
 NEVER: Final = np.iinfo(np.int64).min
 
 
-class PastPoint(NamedTuple):
+class HistoryPoint(NamedTuple):
     """A point in the past that is queried.
 
     Attributes:
@@ -45,7 +45,7 @@ class PastPoint(NamedTuple):
     sequence: int | None = None
 
 
-class _Span(NamedTuple):
+class _StateSpan(NamedTuple):
     """The range in which a state is current: moments, and places in the order of changes."""
 
     begin: int
@@ -54,14 +54,14 @@ class _Span(NamedTuple):
     until: int
 
 
-_NOWHERE: Final = _Span(FOREVER, NEVER, FOREVER, NEVER)
+_NOWHERE: Final = _StateSpan(FOREVER, NEVER, FOREVER, NEVER)
 
 
-def _current(record: Record) -> _Span:
-    return _Span(record.timestamp, FOREVER, record.sequence, FOREVER)
+def _current(record: Record) -> _StateSpan:
+    return _StateSpan(record.timestamp, FOREVER, record.sequence, FOREVER)
 
 
-class _Spans:
+class _StateSpans:
     """The spans of rows."""
 
     __slots__ = ("begins", "ends", "firsts", "untils")
@@ -72,7 +72,7 @@ class _Spans:
         self.firsts = np.empty(0, np.int64)
         self.untils = np.empty(0, np.int64)
 
-    def put(self, row: int, span: _Span) -> None:
+    def put(self, row: int, span: _StateSpan) -> None:
         """Set the span of a row's state."""
         if row >= len(self.begins):
             more = max(1024, len(self.begins), row + 1 - len(self.begins))
@@ -85,7 +85,7 @@ class _Spans:
         """End the span of a row's state."""
         self.ends[row], self.untils[row] = end, until
 
-    def at(self, point: PastPoint, rows: int) -> NDArray[np.bool_]:
+    def at(self, point: HistoryPoint, rows: int) -> NDArray[np.bool_]:
         """Return which of the first rows have states that were current at a point."""
         if point.sequence is None:
             begins, ends, here = self.begins, self.ends, point.moment
@@ -95,7 +95,7 @@ class _Spans:
         return found
 
 
-class History:
+class RecordHistory:
     """The past states of one topic; all moments are nanoseconds since 1970.
 
     Args:
@@ -108,7 +108,7 @@ class History:
         self._store = store
         self._window = window
         self._granularity = granularity
-        self._spans = _Spans()
+        self._spans = _StateSpans()
         self._states: dict[str, deque[int]] = {}
         self._deletions: set[int] = set()
         self._kept: deque[tuple[str, int]] = deque()
@@ -142,7 +142,7 @@ class History:
 
     def ended_by(
         self, identity: str, state: Record, successor: Record, *, deleted: bool
-    ) -> list[Superseded]:
+    ) -> list[PastVersion]:
         """Return the past states that a change creates, in their order.
 
         The store must have them before it has the change: see `find_unfinished`.
@@ -161,15 +161,15 @@ class History:
             and states[-1] not in self._deletions
             and begin - int(self._spans.begins[states[-1]]) < self._granularity
         )
-        made = [] if is_covered else [Superseded(identity, state, deleted=False)]
-        return [*made, Superseded(identity, successor, deleted=True)] if deleted else made
+        made = [] if is_covered else [PastVersion(identity, state, deleted=False)]
+        return [*made, PastVersion(identity, successor, deleted=True)] if deleted else made
 
     def changed(
         self,
         identity: str,
         row: int,
         successor: Record,
-        made: Sequence[tuple[int, Superseded]],
+        made: Sequence[tuple[int, PastVersion]],
         *,
         deleted: bool,
     ) -> None:
@@ -194,11 +194,11 @@ class History:
             if past.deleted:
                 self._file(past_row, past)
 
-    def _file(self, row: int, past: Superseded) -> None:
+    def _file(self, row: int, past: PastVersion) -> None:
         self._states.setdefault(past.identity, deque()).append(row)
         self._kept.append((past.identity, row))
         timestamp, sequence = past.record.timestamp, past.record.sequence
-        self._spans.put(row, _Span(timestamp, timestamp, sequence, sequence))
+        self._spans.put(row, _StateSpan(timestamp, timestamp, sequence, sequence))
         if past.deleted:
             self._deletions.add(row)
 
@@ -235,7 +235,7 @@ class History:
             return None
         return int(self._spans.ends[self._kept[0][1]]) + self._window + 1
 
-    def standing(self, point: PastPoint, now: int) -> NDArray[np.bool_] | None:
+    def standing(self, point: HistoryPoint, now: int) -> NDArray[np.bool_] | None:
         """Return for each row whether its state was the current one at a point.
 
         Returns:
@@ -245,7 +245,7 @@ class History:
             return None
         return self._spans.at(point, self._store.rows)
 
-    def oldest_doubtful(self, point: PastPoint) -> int | None:
+    def oldest_doubtful(self, point: HistoryPoint) -> int | None:
         """Return the row of the oldest past state at a point that may cover later ones not kept.
 
         Returns:
@@ -263,7 +263,7 @@ class History:
         return list(self._states.get(identity, ()))
 
 
-class Unfinished(NamedTuple):
+class IncompleteChanges(NamedTuple):
     """Remains of changes of which a crash let only the past states be stored.
 
     Attributes:
@@ -275,7 +275,7 @@ class Unfinished(NamedTuple):
     deletions: dict[str, int]
 
 
-def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) -> Unfinished:
+def find_unfinished(store: RecordStore, past: Iterable[tuple[int, PastVersion]]) -> IncompleteChanges:
     """Find the past states that were stored without the change that made them.
 
     A change of a record is stored in several steps: first the state that it ends, then the marker
@@ -303,12 +303,12 @@ def find_unfinished(store: RecordStore, past: Iterable[tuple[int, Superseded]]) 
             deletions[one.identity] = one.record.sequence
         else:
             rows[row] = one.identity
-    return Unfinished(
+    return IncompleteChanges(
         [row for row, identity in rows.items() if identity not in deletions], deletions
     )
 
 
-def _in_order(item: tuple[int, Superseded]) -> tuple[int, int, bool]:
+def _in_order(item: tuple[int, PastVersion]) -> tuple[int, int, bool]:
     """Return the sort key of changes: their sequences, since clocks may have been set back."""
     _, past = item
     return past.record.sequence, past.record.timestamp, past.deleted

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from server.storage.journal import MESSAGES, Kind
-from server.storage.journal.format.layout import LATE, decode_text, divided
-from server.storage.sow.record_batch import RecordRun
+from server.storage.journal import MESSAGES, JournalEntryKind
+from server.storage.journal.format.layout import LATE_ENTRY_FLAG, decode_text, split_extras
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
-from server.storage.sow.rekey import keys_now
+from server.storage.sow.rekey import current_record_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from server.storage.journal import Entry, Field, Passage
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.journal import JournalEntry, FieldColumn, RawEntryRange
+    from server.storage.sow.topic_records import SowTopicRecords
 
 _LEAST_RUN: Final = 4
 """Minimum number of entries that are worth applying as a run."""
@@ -34,7 +34,7 @@ _LEAST_RUN: Final = 4
 _PUBLISHES: Final = sorted(MESSAGES)
 
 
-def apply_passage(sow: SowTopic, passage: Passage) -> None:
+def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
     """Apply entries of the log to the records of a topic, all of which are for it.
 
     Raises:
@@ -59,22 +59,22 @@ def stretches(values: npt.NDArray[np.generic]) -> Iterator[tuple[int, int]]:
     yield from zip([0, *edges], [*edges, len(values)], strict=True)
 
 
-def _plain(passage: Passage) -> npt.NDArray[np.bool_]:
+def _plain(passage: RawEntryRange) -> npt.NDArray[np.bool_]:
     """Return which entries hold a complete record, with a number as its key."""
     columns = passage.columns()
     plain: npt.NDArray[np.bool_] = np.isin(columns["kind"], _PUBLISHES)
-    plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE) == 0)
+    plain &= (columns["sow_key"] != 0) & ((columns["flags"] & LATE_ENTRY_FLAG) == 0)
     plain[passage.with_given_keys()] = False
     return plain
 
 
-def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
+def _run_of(sow: SowTopicRecords, passage: RawEntryRange) -> SowRecordBatch:
     """Return the records of plain entries."""
     columns = passage.columns()
     moments = columns["timestamp"] * NANOSECONDS_IN_MICROSECOND
     lifetimes = columns["expiration"].astype(np.int64) * NANOSECONDS
     bodies, correlation_ids = _with_marks(passage)
-    return RecordRun(
+    return SowRecordBatch(
         sow.name,
         columns["sow_key"].tolist(),
         bodies,
@@ -87,16 +87,16 @@ def _run_of(sow: SowTopic, passage: Passage) -> RecordRun:
     )
 
 
-def _with_marks(passage: Passage) -> tuple[Sequence[bytes], Sequence[str]]:
+def _with_marks(passage: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]:
     """Return the bodies of entries, and their correlation ids, empty if there are none."""
     data, lengths = passage.data(), passage.columns()["extras_length"]
     if not lengths.any():
         return data, ()
-    parts = [divided(body, length) for body, length in zip(data, lengths.tolist(), strict=True)]
+    parts = [split_extras(body, length) for body, length in zip(data, lengths.tolist(), strict=True)]
     return [body for body, _, _ in parts], [decode_text(mark) for _, mark, _ in parts]
 
 
-def _field(column: npt.NDArray[np.generic]) -> Field:
+def _field(column: npt.NDArray[np.generic]) -> FieldColumn:
     """Return a column as a single value if all entries have the same value."""
     if (column == column[0]).all():
         same: int = column[0].item()
@@ -105,7 +105,7 @@ def _field(column: npt.NDArray[np.generic]) -> Field:
     return each
 
 
-class FormerKeys:
+class LogRekeyer:
     """Applies entries with SOW keys that the topic may have made differently at their time.
 
     When all records are made from the log, they get the keys that the topic makes now. A deletion
@@ -115,11 +115,11 @@ class FormerKeys:
         sow: a topic without records, which makes keys from fields; see `rekeying.py`.
     """
 
-    def __init__(self, sow: SowTopic) -> None:
+    def __init__(self, sow: SowTopicRecords) -> None:
         self._sow: Final = sow
         self._now: Final[dict[str, str]] = {}
 
-    def apply(self, passage: Passage) -> None:
+    def apply(self, passage: RawEntryRange) -> None:
         """Apply entries of the log to the records of the topic, all of which are for it.
 
         Raises:
@@ -127,7 +127,7 @@ class FormerKeys:
         """
         keys = self._keys(passage)
         if not self._now and all(recorded == now for recorded, now in keys.values()):
-            apply_passage(self._sow, passage)
+            apply_entry_range(self._sow, passage)
             return
         for position in range(len(passage)):
             entry = passage.entry(position)
@@ -137,12 +137,12 @@ class FormerKeys:
                 if recorded != now:
                     self._now[_within(entry, recorded)] = now
                 _put(self._sow, entry, record_of(self._sow, entry)._replace(key=now))
-            elif entry.kind == Kind.SOW_DELETE:
+            elif entry.kind == JournalEntryKind.SOW_DELETE:
                 _delete(self._sow, entry, [self._key_now(entry, key) for key in _named(entry)])
             else:
                 apply_entry(self._sow, entry)
 
-    def _keys(self, passage: Passage) -> dict[int, tuple[str, str]]:
+    def _keys(self, passage: RawEntryRange) -> dict[int, tuple[str, str]]:
         """Return, for each entry with a record, its recorded key and its present key."""
         columns, names = passage.columns(), passage.names.topics
         bodies, _ = _with_marks(passage)
@@ -152,57 +152,57 @@ class FormerKeys:
             places = np.flatnonzero(is_keyed & (columns["topic"] == number)).tolist()
             recorded = [str(columns["sow_key"][place]) for place in places]
             of_topic = [bodies[place] for place in places]
-            now = keys_now(self._sow, names[number].name, of_topic, recorded)
+            now = current_record_keys(self._sow, names[number].name, of_topic, recorded)
             keys |= zip(places, zip(recorded, now, strict=True), strict=True)
         return keys
 
-    def _key_now(self, entry: Entry, key: str) -> str:
+    def _key_now(self, entry: JournalEntry, key: str) -> str:
         identity = self._sow.table.identity(key, entry.topic.name)
         if self._sow.table.store.row(identity) is not None:
             return key
         return self._now.get(_within(entry, key), key)
 
 
-def _within(entry: Entry, key: str) -> str:
+def _within(entry: JournalEntry, key: str) -> str:
     return f"{entry.topic.name}\0{key}"
 
 
-def apply_entry(sow: SowTopic, entry: Entry) -> None:
+def apply_entry(sow: SowTopicRecords, entry: JournalEntry) -> None:
     """Apply an entry of the log to the records of a topic.
 
     Raises:
         StoreError: a record cannot be stored.
     """
-    if entry.kind == Kind.SOW_DELETE:
+    if entry.kind == JournalEntryKind.SOW_DELETE:
         _delete(sow, entry, _named(entry))
-    elif entry.kind in (Kind.PUBLISH, Kind.DELTA_PUBLISH):
+    elif entry.kind in (JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH):
         _put(sow, entry, record_of(sow, entry))
 
 
-def _named(entry: Entry) -> list[str]:
+def _named(entry: JournalEntry) -> list[str]:
     """Return the SOW keys that a deletion names."""
     return msgspec.json.decode(entry.body, type=list[str])
 
 
-def _delete(sow: SowTopic, entry: Entry, keys: Sequence[str]) -> None:
+def _delete(sow: SowTopicRecords, entry: JournalEntry, keys: Sequence[str]) -> None:
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     for record in sow.find_keys(keys, lambda name: name == entry.topic.name):
         if not is_superseded(entry, record):
             sow.remove(record, entry.txid, moment)
 
 
-def _put(sow: SowTopic, entry: Entry, record: Record) -> None:
+def _put(sow: SowTopicRecords, entry: JournalEntry, record: Record) -> None:
     identity = sow.table.identity(record.key, record.topic)
     if not entry.is_late or not is_superseded(entry, sow.table.get(identity)):
         sow.apply(record)
 
 
-def is_superseded(entry: Entry, record: Record | None) -> bool:
+def is_superseded(entry: JournalEntry, record: Record | None) -> bool:
     """Return whether an entry has no effect: its publisher's later message made the record."""
     return entry.is_late and is_later(record, entry.client, entry.sequence)
 
 
-def record_of(sow: SowTopic, entry: Entry) -> Record:
+def record_of(sow: SowTopicRecords, entry: JournalEntry) -> Record:
     """Return the record as it was after the message that an entry holds."""
     moment = entry.timestamp * NANOSECONDS_IN_MICROSECOND
     correlation_id = decode_text(entry.correlation_id)

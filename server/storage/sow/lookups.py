@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from server.expressions import semantics
-from server.expressions.functions.lookups import Lookup
+from server.expressions.functions.lookups import ValueLookup
 from server.message_types.base import Extractor, Value
 from server.storage.sow.indexes.hash_index import HashIndex
 from server.storage.sow.record_table import RecordTable
 
 
-class _Keeper(Protocol):
+class _RecordTopic(Protocol):
     """A topic with records."""
 
     @property
@@ -26,7 +26,7 @@ class _Keeper(Protocol):
         """The records."""
 
 
-class _Open(NamedTuple):
+class _LookupIndex(NamedTuple):
     """A lookup with an existing topic.
 
     Attributes:
@@ -43,16 +43,16 @@ class _Open(NamedTuple):
     result: Extractor
 
 
-class Lookups:
+class ValueLookups:
     """The lookups of an instance. Before they are opened, nothing is found."""
 
     def __init__(self) -> None:
-        self._open: Final[dict[Lookup, _Open]] = {}
+        self._open: Final[dict[ValueLookup, _LookupIndex]] = {}
 
     def open(
         self,
-        declared: Iterable[Lookup],
-        find: Callable[[str, str], _Keeper | None],
+        declared: Iterable[ValueLookup],
+        find: Callable[[str, str], _RecordTopic | None],
     ) -> None:
         """Open the lookups with existing topics.
 
@@ -64,7 +64,7 @@ class Lookups:
             keeper = find(lookup.message_type, lookup.topic)
             if keeper is not None:
                 table = keeper.table
-                self._open[lookup] = _Open(
+                self._open[lookup] = _LookupIndex(
                     table,
                     lookup.topic if table.options.pattern else None,
                     table.hash_index(lookup.keys),
@@ -72,7 +72,7 @@ class Lookups:
                     table.extractor((lookup.result,)),
                 )
 
-    def find(self, lookup: Lookup, keys: tuple[str, ...]) -> Value:
+    def find(self, lookup: ValueLookup, keys: tuple[str, ...]) -> Value:
         """Return the field of the record with these texts as lookup fields; NULL if none has."""
         there = self._open.get(lookup)
         if there is None:

@@ -9,9 +9,9 @@ from typing import TypeAlias
 from mypy_extensions import mypyc_attr
 
 from server.message_types.bulk import JoinedBodies, join
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
-from server.storage.sow.store import Earlier, PutRun, Settled, Statistics, StoredChains, Superseded
+from server.storage.sow.store import PreviousVersions, PutResult, StoreCallback, StoreStatistics, ChainFilePosition, PastVersion
 
 _Fields: TypeAlias = tuple[object, ...]
 
@@ -26,7 +26,7 @@ class MemoryStore:
         # Plain tuples: unlike instances of classes, the garbage collector stops tracking them.
         self._records: list[_Fields | None] = []
         self._rows: dict[str, int] = {}
-        self._past: dict[int, Superseded] = {}
+        self._past: dict[int, PastVersion] = {}
         self._free: list[int] = []
         self._sequence = 0
         self._stored_bytes = 0
@@ -66,18 +66,18 @@ class MemoryStore:
         """See `RecordStore.note_beside_log`."""
 
     @property
-    def stored_chains(self) -> StoredChains:
+    def stored_chains(self) -> ChainFilePosition:
         """See `RecordStore.stored_chains`; nothing outlives the store."""
-        return StoredChains()
+        return ChainFilePosition()
 
-    def note_chains(self, stored: StoredChains) -> None:
+    def note_chains(self, stored: ChainFilePosition) -> None:
         """See `RecordStore.note_chains`."""
 
     @property
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StoreStatistics:
         """See `RecordStore.statistics`."""
         stored = self._stored_bytes
-        return Statistics(len(self._rows) + len(self._past), stored, stored)
+        return StoreStatistics(len(self._rows) + len(self._past), stored, stored)
 
     def resident_share(self) -> float:
         """See `RecordStore.resident_share`."""
@@ -136,7 +136,7 @@ class MemoryStore:
         self._sequence = max(self._sequence, record.sequence)
         return row
 
-    def put_run(self, run: RecordRun, start: int) -> PutRun:
+    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
         """See `RecordStore.put_run`."""
         rows: list[int] = []
         added: list[int] = []
@@ -153,7 +153,7 @@ class MemoryStore:
             rows.append(row)
         if rows:
             self._sequence = max(self._sequence, run.sequences[-1])
-        return PutRun(start + len(rows), rows, added)
+        return PutResult(start + len(rows), rows, added)
 
     def delete(self, identity: str, sequence: int) -> int:
         """See `RecordStore.delete`."""
@@ -162,7 +162,7 @@ class MemoryStore:
         self._sequence = max(self._sequence, sequence)
         return row
 
-    def keep(self, past: Superseded) -> int:
+    def keep(self, past: PastVersion) -> int:
         """See `RecordStore.keep`."""
         row = self._add(tuple(past.record), len(past.record.body))
         self._past[row] = past
@@ -173,22 +173,22 @@ class MemoryStore:
         del self._past[row]
         self._remove(row)
 
-    def past(self) -> Iterator[tuple[int, Superseded]]:
+    def past(self) -> Iterator[tuple[int, PastVersion]]:
         """See `RecordStore.past`."""
         return iter(self._past.items())
 
-    def earlier(self, sequence: int) -> Earlier:
+    def earlier(self, sequence: int) -> PreviousVersions:
         """See `RecordStore.earlier`; superseded states are not kept."""
         changed = (
             identity for identity, row in self._rows.items() if self._is_later(row, sequence)
         )
-        return Earlier({}, set(changed))
+        return PreviousVersions({}, set(changed))
 
     def _is_later(self, row: int, sequence: int) -> bool:
         record = self.record(row)
         return record.sequence > sequence and bool(record.bookmark)
 
-    def commit(self, then: Settled | None = None) -> None:
+    def commit(self, then: StoreCallback | None = None) -> None:
         """See `RecordStore.commit`."""
         if then is not None:
             then(None)

@@ -12,14 +12,14 @@ from typing import Final
 
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.slab_file import SlabFile
-from server.storage.sow.slab.slab_format import ENTRY, Kind
+from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind
 from server.storage.sow.slab.slab_scan import scan
-from server.storage.sow.store import Earlier, identity_of
+from server.storage.sow.store import PreviousVersions, identity_of
 
 _GONE: Final = -1
 
 
-def earlier_states(file: SlabFile, sequence: int, topic: str, *, pattern: bool) -> Earlier:
+def find_previous_versions(file: SlabFile, sequence: int, topic: str, *, pattern: bool) -> PreviousVersions:
     """Search a file for the states that the records had at a sequence.
 
     Args:
@@ -40,10 +40,10 @@ def earlier_states(file: SlabFile, sequence: int, topic: str, *, pattern: bool) 
 
     def note_earlier(location: int, data: bytes) -> None:
         kind = form.entry_kind(data)
-        if kind in (Kind.RECORD, Kind.DELETED) and not _is_later(data, sequence):
+        if kind in (SlabEntryKind.RECORD, SlabEntryKind.DELETED) and not _is_later(data, sequence):
             identity = identity_of(form.decode_record(data, topic), pattern=pattern)
             if identity in changed:
-                last[identity] = location if kind == Kind.RECORD else _GONE
+                last[identity] = location if kind == SlabEntryKind.RECORD else _GONE
 
     links = scan(file, note_changed).links
     if changed:
@@ -55,11 +55,11 @@ def earlier_states(file: SlabFile, sequence: int, topic: str, *, pattern: bool) 
         identity: None if location == _GONE else form.decode_record(file.read(location), topic)
         for identity, location in last.items()
     }
-    return Earlier(states, changed - last.keys())
+    return PreviousVersions(states, changed - last.keys())
 
 
 def _is_later(data: bytes, sequence: int) -> bool:
     """Return whether an entry of the log changed a record after a sequence."""
     _, _, _, kind, _, _, _, bookmarks, its_sequence, *_ = ENTRY.unpack_from(data)
-    is_of_log = kind == Kind.DELETED or (kind == Kind.RECORD and bookmarks > 0)
+    is_of_log = kind == SlabEntryKind.DELETED or (kind == SlabEntryKind.RECORD and bookmarks > 0)
     return bool(is_of_log and its_sequence > sequence)

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, repeat
 from typing import NamedTuple
 
-from server.storage.journal.write.blocks import Field, each, made_of, of_one, part_of
+from server.storage.journal.write.blocks import FieldColumn, each, map_column, of_one, part_of
 from server.storage.sow.records import Record
 
 
-def moments_of(lifetimes: Field, moment: int) -> Field:
+def expiry_times(lifetimes: FieldColumn, moment: int) -> FieldColumn:
     """Return when records expire that are put at a given time; 0 for never.
 
     Args:
         lifetimes: their lifetimes in nanoseconds; 0 for ever.
         moment: the time of the put, in nanoseconds since 1970.
     """
-    return made_of(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
+    return map_column(lifetimes, lambda lifetime: moment + lifetime if lifetime else 0)
 
 
-class RecordRun(NamedTuple):
+class SowRecordBatch(NamedTuple):
     """Records that are put one after the other. See `Record` for the fields.
 
     Attributes:
@@ -43,9 +43,9 @@ class RecordRun(NamedTuple):
     keys: Sequence[int]
     bodies: Sequence[bytes]
     sequences: Sequence[int]
-    timestamp: Field
-    expires: Field = 0
-    publisher: Field = 0
+    timestamp: FieldColumn
+    expires: FieldColumn = 0
+    publisher: FieldColumn = 0
     numbers: Sequence[int] = ()
     correlation_ids: Sequence[str] = ()
 
@@ -55,7 +55,7 @@ class RecordRun(NamedTuple):
             return ""
         return f"{of_one(self.publisher, place)}|{self.numbers[place]}|"
 
-    def part(self, start: int, end: int) -> RecordRun:
+    def part(self, start: int, end: int) -> SowRecordBatch:
         """Return those from `start` to `end`."""
         if not start and end == len(self.bodies):
             return self
@@ -70,7 +70,7 @@ class RecordRun(NamedTuple):
             correlation_ids=self.correlation_ids[start:end],
         )
 
-    def by_publisher(self) -> Iterator[RecordRun]:
+    def by_publisher(self) -> Iterator[SowRecordBatch]:
         """Yield them in parts, each from one publisher."""
         if isinstance(self.publisher, int):
             yield self

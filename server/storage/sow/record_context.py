@@ -34,7 +34,7 @@ def asks_for_context(expr: Expr, functions: Functions) -> bool:
     )
 
 
-class Contexts(Sequence[MessageContext]):
+class RecordContexts(Sequence[MessageContext]):
     """The contexts of rows, each created when it is read.
 
     Args:
@@ -57,5 +57,5 @@ class Contexts(Sequence[MessageContext]):
     def __getitem__(self, index: int | slice) -> MessageContext | Sequence[MessageContext]:
         """Return the context of one of the rows."""
         if isinstance(index, slice):
-            return Contexts(self._rows[index], self._read)
+            return RecordContexts(self._rows[index], self._read)
         return context_of(self._read(self._rows[index]))

@@ -19,15 +19,15 @@ from server.message_types.base import Extractor, MessageType
 from server.message_types.paths import Path
 from server.storage.journal.write.blocks import each, part_of
 from server.storage.sow.expiry_queue import ExpiryQueue
-from server.storage.sow.history import History, PastPoint, find_unfinished
+from server.storage.sow.history import RecordHistory, HistoryPoint, find_unfinished
 from server.storage.sow.indexes.hash_index import HashIndex
-from server.storage.sow.indexes.memo_index import BLOCK, MemoIndexes
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS, MemoIndexes
 from server.storage.sow.keys.key_source import KeyHash
 from server.storage.sow.keys.partitions import KeyHashes
-from server.storage.sow.record_batch import RecordRun
-from server.storage.sow.records import Change, Record
-from server.storage.sow.snapshot import Snapshot
-from server.storage.sow.store import RecordStore, StoreError, Superseded, identity_of
+from server.storage.sow.record_batch import SowRecordBatch
+from server.storage.sow.records import RecordChange, Record
+from server.storage.sow.snapshot import QuerySnapshot
+from server.storage.sow.store import RecordStore, RecordStoreError, PastVersion, identity_of
 
 FREE: Final = 0
 CURRENT: Final = 1
@@ -45,7 +45,7 @@ _READ_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class TableOptions:
+class RecordTableOptions:
     """The functions of a table beyond storing records.
 
     Attributes:
@@ -77,7 +77,7 @@ class RecordTable:
     Args:
         store: the records.
         message_type: the type of their bodies.
-        options: see `TableOptions`.
+        options: see `RecordTableOptions`.
 
     Attributes:
         key_hash: makes SOW keys from the values of the `Key` fields; None if records are not to be
@@ -88,7 +88,7 @@ class RecordTable:
     """
 
     def __init__(
-        self, store: RecordStore, message_type: MessageType, options: TableOptions
+        self, store: RecordStore, message_type: MessageType, options: RecordTableOptions
     ) -> None:
         self.store: Final = store
         self.message_type: Final = message_type
@@ -108,7 +108,7 @@ class RecordTable:
         self.topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
         self._topic_of_row = array("I", bytes(4 * store.rows))
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: list[QuerySnapshot] = []
         self._recover()
         self.history = self._make_history()
         self._expiry: Final = (
@@ -135,9 +135,9 @@ class RecordTable:
         for row in unfinished.rows:
             self.store.drop(row)
 
-    def _make_history(self) -> History | None:
+    def _make_history(self) -> RecordHistory | None:
         window = self.options.window
-        return None if window is None else History(self.store, window, self.options.granularity)
+        return None if window is None else RecordHistory(self.store, window, self.options.granularity)
 
     def _fill(self, indexes: Sequence[HashIndex]) -> None:
         """Add all records to new indexes."""
@@ -227,7 +227,7 @@ class RecordTable:
             entries += [deletion] if self.history is None else [record, deletion, deletion]
         self.store.make_room(entries, to_delete=True)
 
-    def put(self, record: Record) -> Change:
+    def put(self, record: Record) -> RecordChange:
         """Insert or replace a record.
 
         Raises:
@@ -240,7 +240,7 @@ class RecordTable:
         made = self._keep_ended(identity, previous, record, deleted=False)
         try:
             row = store.put(identity, record)
-        except StoreError:
+        except RecordStoreError:
             self._give_up(made)
             raise
         if previous is None:
@@ -257,9 +257,9 @@ class RecordTable:
         if self.history is not None:
             self.history.changed(identity, row, record, made, deleted=False)
             self.trim(record.timestamp)
-        return Change(record.key, record.topic, previous, record)
+        return RecordChange(record.key, record.topic, previous, record)
 
-    def put_run(self, run: RecordRun, start: int) -> tuple[int, StoreError | None]:
+    def put_run(self, run: SowRecordBatch, start: int) -> tuple[int, RecordStoreError | None]:
         """Insert or replace the records of a run, without a history, up to the first that fails.
 
         Args:
@@ -272,7 +272,7 @@ class RecordTable:
         """
         try:
             saved = self._states_before(run, start) if self._snapshots else []
-        except StoreError as error:
+        except RecordStoreError as error:
             return start, error
         put = self.store.put_run(run, start)
         for row in put.added:
@@ -294,13 +294,13 @@ class RecordTable:
                 self._expiry.set(row, moment)
         return put.end, put.problem
 
-    def _states_before(self, run: RecordRun, start: int) -> list[tuple[int, Record]]:
+    def _states_before(self, run: SowRecordBatch, start: int) -> list[tuple[int, Record]]:
         """Return the records that a run replaces, with their rows."""
         store = self.store
         rows = [store.row(str(key)) for key in run.keys[start:]]
         return [(row, store.record(row)) for row in dict.fromkeys(rows) if row is not None]
 
-    def remove(self, identity: str, sequence: int, moment: int) -> Change | None:
+    def remove(self, identity: str, sequence: int, moment: int) -> RecordChange | None:
         """Delete a record.
 
         Args:
@@ -321,7 +321,7 @@ class RecordTable:
         made = self._keep_ended(identity, previous, marker, deleted=True)
         try:
             row = self.store.delete(identity, sequence)
-        except StoreError:
+        except RecordStoreError:
             self._give_up(made)
             raise
         self.deletes += 1
@@ -334,11 +334,11 @@ class RecordTable:
         if self.history is not None:
             self.history.changed(identity, row, marker, made, deleted=True)
             self.trim(moment)
-        return Change(previous.key, previous.topic, previous, None)
+        return RecordChange(previous.key, previous.topic, previous, None)
 
     def _keep_ended(
         self, identity: str, previous: Record | None, successor: Record, *, deleted: bool
-    ) -> list[tuple[int, Superseded]]:
+    ) -> list[tuple[int, PastVersion]]:
         """Store the past states that a change is about to create.
 
         Returns:
@@ -347,13 +347,13 @@ class RecordTable:
         Raises:
             StoreError: a state cannot be stored; nothing has changed.
         """
-        made: list[tuple[int, Superseded]] = []
+        made: list[tuple[int, PastVersion]] = []
         if self.history is None or previous is None:
             return made
         for past in self.history.ended_by(identity, previous, successor, deleted=deleted):
             try:
                 row = self.store.keep(past)
-            except StoreError:
+            except RecordStoreError:
                 self._give_up(made)
                 raise
             self._occupy(row, PAST)
@@ -361,18 +361,18 @@ class RecordTable:
             made.append((row, past))
         return made
 
-    def _give_up(self, made: Iterable[tuple[int, Superseded]]) -> None:
+    def _give_up(self, made: Iterable[tuple[int, PastVersion]]) -> None:
         """Drop the past states of a change that could not be stored, the last one first."""
         for row, _ in reversed(list(made)):
             self.states[row] = FREE
-            with suppress(StoreError):  # the next start drops it
+            with suppress(RecordStoreError):  # the next start drops it
                 self.store.drop(row)
 
     def set_back(
         self,
         records: Mapping[str, Record | None],
         sequence: int,
-        is_lost: Callable[[Superseded], bool],
+        is_lost: Callable[[PastVersion], bool],
     ) -> int:
         """Restore earlier states of records, and drop all past states that reflect later changes.
 
@@ -417,7 +417,7 @@ class RecordTable:
         """
         self.history = None  # these changes create no past states
         deletes = self.deletes
-        past: dict[str, list[tuple[int, Superseded]]] = {}
+        past: dict[str, list[tuple[int, PastVersion]]] = {}
         for row, one in self.store.past():
             past.setdefault(one.identity, []).append((row, one))
         for identity, record in moves:
@@ -524,7 +524,7 @@ class RecordTable:
     def build_indexes(self) -> Iterator[None]:
         """Build the configured memo indexes of the existing records, in slices."""
         if self.options.memo_fields:
-            for block in range((self.store.rows + BLOCK - 1) // BLOCK):
+            for block in range((self.store.rows + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
                 self.memo.columns(block, self.options.memo_fields)
                 yield
 
@@ -537,19 +537,19 @@ class RecordTable:
             self._key_hashes = KeyHashes(self.store)
         return self._key_hashes
 
-    def open_snapshot(self, *, keep_all: bool) -> Snapshot:
+    def open_snapshot(self, *, keep_all: bool) -> QuerySnapshot:
         """Open a snapshot that saves records before they change."""
-        snapshot = Snapshot(self.store.rows, keep_all=keep_all)
+        snapshot = QuerySnapshot(self.store.rows, keep_all=keep_all)
         self._snapshots.append(snapshot)
         return snapshot
 
-    def close_snapshot(self, snapshot: Snapshot) -> None:
+    def close_snapshot(self, snapshot: QuerySnapshot) -> None:
         """Close a snapshot; harmless if it is closed already."""
         if snapshot in self._snapshots:
             self._snapshots.remove(snapshot)
 
     def mask(
-        self, chosen: Callable[[str], bool] | None, point: PastPoint | None, now: int
+        self, chosen: Callable[[str], bool] | None, point: HistoryPoint | None, now: int
     ) -> NDArray[np.bool_]:
         """Return for each row whether it is a record of some topics, now or as of a past point.
 

@@ -37,7 +37,7 @@ class Record(NamedTuple):
     context: MessageContext | None = None
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """The effect of a command on one record.
 
     Attributes:

@@ -26,30 +26,30 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from server.storage.journal import EVENTS, Kind, Span
+from server.storage.journal import EVENTS, JournalEntryKind, LogSpan
 from server.storage.sow.log_apply import (
-    FormerKeys,
-    apply_passage,
+    LogRekeyer,
+    apply_entry_range,
     is_superseded,
     record_of,
     stretches,
 )
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record
-from server.storage.sow.rekey import makes_keys_of_fields
-from server.storage.sow.store import ALWAYS, StoreError, Superseded
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.rekey import derives_keys_from_fields
+from server.storage.sow.store import MAX_CHANGE_SEQUENCE, RecordStoreError, PastVersion
+from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
-    from server.storage.journal import Entry, Journal, Passage, Topic
+    from server.storage.journal import JournalEntry, Journal, RawEntryRange, JournalTopic
 
 _NOBODY: Final = -1
 _MOST_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
 
-Find = Callable[[str, str], object | None]
+TopicLookup = Callable[[str, str], object | None]
 
 
-class SetBack(NamedTuple):
+class SowRollback(NamedTuple):
     """The changes of a topic that were undone because the log does not have them.
 
     Attributes:
@@ -61,7 +61,7 @@ class SetBack(NamedTuple):
         kept: how many records were left as they were, since their earlier state is unknown.
     """
 
-    sow: SowTopic
+    sow: SowTopicRecords
     first: int
     last: int
     records: int
@@ -71,11 +71,11 @@ class SetBack(NamedTuple):
 
 def recover_records(
     journal: Journal,
-    topics: Iterable[SowTopic],
-    find: Find,
+    topics: Iterable[SowTopicRecords],
+    find: TopicLookup,
     settle: Callable[[], None],
     check: Callable[[], None],
-    tell: Callable[[SetBack], None],
+    tell: Callable[[SowRollback], None],
 ) -> None:
     """Apply to topics the entries of the log that they lack.
 
@@ -98,14 +98,14 @@ def recover_records(
     ahead = [sow for sow in begins if sow.table.store.last_sequence > last]
     for sow in ahead:
         _check_distance(sow, last)
-        if sow.table.store.beside_log_until != ALWAYS:
+        if sow.table.store.beside_log_until != MAX_CHANGE_SEQUENCE:
             tell(_set_back(sow, journal, find))
             sow.table.store.commit()
     if ahead:
         # In this order: if the power fails in between, the stores are still ahead.
         settle()
         _skip_txids(journal, max(sow.table.store.last_sequence for sow in ahead))
-    shares = _Shares(begins, find)
+    shares = _TopicEntries(begins, find)
     appliers = {sow: _applier(sow) for sow in begins}
     # The last entry of a store may be a deletion of several records, executed for only some.
     after = min(begin.after for begin in begins.values())
@@ -115,24 +115,24 @@ def recover_records(
             appliers[sow](share)
 
 
-def _applier(sow: SowTopic) -> Callable[[Passage], None]:
+def _applier(sow: SowTopicRecords) -> Callable[[RawEntryRange], None]:
     """Return the function that applies entries of the log to a topic."""
-    if not sow.table.store.last_sequence and makes_keys_of_fields(sow):
-        return FormerKeys(sow).apply
-    return partial(apply_passage, sow)
+    if not sow.table.store.last_sequence and derives_keys_from_fields(sow):
+        return LogRekeyer(sow).apply
+    return partial(apply_entry_range, sow)
 
 
-def _begin(sow: SowTopic, journal: Journal) -> Span:
+def _begin(sow: SowTopicRecords, journal: Journal) -> LogSpan:
     """Return the part of the log that a topic needs (AMPS User Guide, RecoveryPoint)."""
     last, point = sow.table.store.last_sequence, sow.spec.recovery_point
     if last or point == "epoch":
-        return Span(last)
+        return LogSpan(last)
     if point == "now":
-        return Span(journal.last_txid)
-    return Span(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
+        return LogSpan(journal.last_txid)
+    return LogSpan(0, not_before=point // NANOSECONDS_IN_MICROSECOND)
 
 
-def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
+def first_retained_txid(sow: SowTopicRecords, journal: Journal) -> int | None:
     """Return the first txid that the log still has for a topic that needs earlier entries too.
 
     Args:
@@ -149,7 +149,7 @@ def first_entry_left(sow: SowTopic, journal: Journal) -> int | None:
     return oldest.first_txid
 
 
-class _Shares:
+class _TopicEntries:
     """Assigns entries of the log to topics.
 
     A change to the records of one topic changes none of another topic. So the entries of each topic
@@ -161,14 +161,14 @@ class _Shares:
         find: returns the topic that has the records of a message type and name.
     """
 
-    def __init__(self, begins: Mapping[SowTopic, Span], find: Find) -> None:
+    def __init__(self, begins: Mapping[SowTopicRecords, LogSpan], find: TopicLookup) -> None:
         self._begins: Final = begins
         self._find: Final = find
         self._topics: Final = list(begins)
         self._keeps_order: Final = any(sow.asks_for_context for sow in begins)
-        self._owners: Final[dict[Topic, int]] = {}
+        self._owners: Final[dict[JournalTopic, int]] = {}
 
-    def of(self, passage: Passage) -> Iterator[tuple[SowTopic, Passage]]:
+    def of(self, passage: RawEntryRange) -> Iterator[tuple[SowTopicRecords, RawEntryRange]]:
         """Yield the entries that topics need, in the order in which they are to be applied."""
         columns = passage.columns()
         owners = np.full(len(columns), _NOBODY)
@@ -180,7 +180,7 @@ class _Shares:
                 # A deletion older than a change of keys may name the key of another record.
                 if begin.after > self._topics[owner].table.store.rekeyed_at:
                     is_last = columns["txid"] == begin.after
-                    is_due |= is_last & (columns["kind"] == Kind.SOW_DELETE)
+                    is_due |= is_last & (columns["kind"] == JournalEntryKind.SOW_DELETE)
                 is_needed &= is_due
                 is_needed &= columns["timestamp"] >= begin.not_before
                 owners[is_needed] = owner
@@ -191,36 +191,36 @@ class _Shares:
             sow = self._topics[owners[positions[start]]]
             yield sow, passage.pick(positions[start:end].tolist())
 
-    def _owner(self, topic: Topic) -> int:
+    def _owner(self, topic: JournalTopic) -> int:
         """Return the index of the topic that has the records of a name, if it needs the log."""
         owner = self._owners.get(topic)
         if owner is None:
             sow = self._find(topic.message_type, topic.name)
             owner = _NOBODY
-            if isinstance(sow, SowTopic) and sow in self._begins:
+            if isinstance(sow, SowTopicRecords) and sow in self._begins:
                 owner = self._topics.index(sow)
             self._owners[topic] = owner
         return owner
 
 
-def _check_distance(sow: SowTopic, last: int) -> None:
+def _check_distance(sow: SowTopicRecords, last: int) -> None:
     ahead = sow.table.store.last_sequence
     if ahead - last <= _MOST_LOST:
         return
-    if sow.table.store.beside_log_until == ALWAYS:
+    if sow.table.store.beside_log_until == MAX_CHANGE_SEQUENCE:
         advice = "move the journals away, so that a new log begins behind these changes"
     else:
         advice = (
             "they belong to another log; restore the journals, or remove"
             f" {sow.spec.file_name} to have it made again from these"
         )
-    raise StoreError(
+    raise RecordStoreError(
         f"the records of topic {sow.spec.name} have changes up to {ahead},"
         f" but the log ends at {last}: {advice}"
     )
 
 
-def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
+def _set_back(sow: SowTopicRecords, journal: Journal, find: TopicLookup) -> SowRollback:
     """Set back a store that is ahead of the log; if interrupted, it can be called again.
 
     It sets back the records that a lost entry has made or changed, and restores those that it has
@@ -251,16 +251,16 @@ def _set_back(sow: SowTopic, journal: Journal, find: Find) -> SetBack:
         records |= dict.fromkeys(unknown)
         unknown.clear()
     dropped = table.set_back(records, ahead, lambda past: is_lost(past.record))
-    return SetBack(sow, last + 1, ahead, len(records), dropped, len(unknown))
+    return SowRollback(sow, last + 1, ahead, len(records), dropped, len(unknown))
 
 
 def _from_log(
-    sow: SowTopic,
+    sow: SowTopicRecords,
     journal: Journal,
-    find: Find,
+    find: TopicLookup,
     settled: set[str],
     unknown: set[str],
-    past: Iterable[Superseded],
+    past: Iterable[PastVersion],
 ) -> dict[str, Record | None]:
     """Return the states in the log of records that are not settled; None for absent ones.
 
@@ -293,9 +293,9 @@ def _from_log(
     return found
 
 
-def _from_history(past: Iterable[Superseded], unknown: set[str]) -> dict[str, Record | None]:
+def _from_history(past: Iterable[PastVersion], unknown: set[str]) -> dict[str, Record | None]:
     """Return the earlier states of records, where every state has been kept."""
-    last: dict[str, Superseded] = {}
+    last: dict[str, PastVersion] = {}
     for one in past:
         known = last.get(one.identity)
         if one.identity in unknown and (
@@ -310,9 +310,9 @@ def _is_whole(journal: Journal) -> bool:
     return bool(journal.files) and journal.files[0].number == 0
 
 
-def _states(sow: SowTopic, entry: Entry) -> Iterable[tuple[str, Record | None]]:
+def _states(sow: SowTopicRecords, entry: JournalEntry) -> Iterable[tuple[str, Record | None]]:
     """Yield the records that an entry changes, in the state after it."""
-    if entry.kind == Kind.SOW_DELETE:
+    if entry.kind == JournalEntryKind.SOW_DELETE:
         for key in msgspec.json.decode(entry.body, type=list[str]):
             yield sow.table.identity(key, entry.topic.name), None
     elif entry.kind in EVENTS:
@@ -324,5 +324,5 @@ def _skip_txids(journal: Journal, txid: int) -> None:
     """Append no-ops for the txids of lost entries, so that these are not used again."""
     nothing = journal.topic("", "")
     while journal.last_txid < txid:
-        journal.append(nothing, 0, 0, b"", Kind.NO_OP)
+        journal.append(nothing, 0, 0, b"", JournalEntryKind.NO_OP)
     journal.commit()

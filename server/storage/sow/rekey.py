@@ -10,7 +10,7 @@ The same applies to records without any field of the key. Nothing is removed, an
 former `Key` finds all keys again. Past states move with their record.
 
 The entries of the log keep the keys of their time. If all records of a topic are made from the
-log, each gets the present key at once (`FormerKeys` in applying.py).
+log, each gets the present key at once (`LogRekeyer` in applying.py).
 
 A move writes the record under its new key before it removes the old one. If a crash comes in
 between, the next start finds two records of one sequence, and removes the one with the wrong key.
@@ -29,13 +29,13 @@ from xxhash import xxh3_64_intdigest
 
 from server.storage.sow.keys.key_source import FieldKeys
 from server.storage.sow.records import Record
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 
 _AT_ONCE: Final = 1000
 """Records that are checked between two calls of `pause`."""
 
 
-class Rekeyed(NamedTuple):
+class RekeyResult(NamedTuple):
     """The changes of the SOW keys of a topic at a start.
 
     Attributes:
@@ -47,7 +47,7 @@ class Rekeyed(NamedTuple):
     aside: int = 0
 
 
-def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[], None]) -> Rekeyed:
+def rekey_records(sow: SowTopicRecords, settle: Callable[[], None], pause: Callable[[], None]) -> RekeyResult:
     """Move the records of a topic to the SOW keys that it makes now.
 
     Args:
@@ -62,15 +62,15 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
         StoreError: there is no space for a record under its new key, or one cannot be read.
     """
     table = sow.table
-    if not makes_keys_of_fields(sow):
-        return Rekeyed()
+    if not derives_keys_from_fields(sow):
+        return RekeyResult()
     mark = _mark_of(sow)
     if table.store.key_mark == mark:
-        return Rekeyed()
+        return RekeyResult()
     strange = dict(_strange(sow, pause))
-    done = Rekeyed()
+    done = RekeyResult()
     if strange:
-        plan = _Plan(sow, strange)
+        plan = _RekeyPlan(sow, strange)
         table.store.note_rekeying(table.store.last_sequence)
         table.store.commit()  # the log does not have the moves
         settle()
@@ -85,18 +85,18 @@ def rekey_records(sow: SowTopic, settle: Callable[[], None], pause: Callable[[],
     return done
 
 
-def makes_keys_of_fields(sow: SowTopic) -> bool:
+def derives_keys_from_fields(sow: SowTopicRecords) -> bool:
     """Return whether the SOW keys of records follow from their fields."""
     fields = sow.table.options.key_fields
     return bool(fields) and isinstance(sow.key_source(sow.name), FieldKeys)
 
 
-def key_set_aside(key: str, sequence: int) -> str:
+def displaced_key(key: str, sequence: int) -> str:
     """Return the key of a record that is set aside."""
     return f"{key}.{sequence}" if key.isdecimal() else key
 
 
-def keys_now(sow: SowTopic, topic: str, bodies: list[bytes], recorded: Sequence[str]) -> list[str]:
+def current_record_keys(sow: SowTopicRecords, topic: str, bodies: list[bytes], recorded: Sequence[str]) -> list[str]:
     """Return the SOW keys that records made from the log get.
 
     Args:
@@ -106,14 +106,14 @@ def keys_now(sow: SowTopic, topic: str, bodies: list[bytes], recorded: Sequence[
         recorded: the keys that they had.
     """
     nothing = str(_source(sow, topic).of_nothing)
-    wanted = wanted_keys(sow, topic, bodies)
+    wanted = derive_record_keys(sow, topic, bodies)
     return [
-        now or (own if own == nothing else key_set_aside(own, 0))
+        now or (own if own == nothing else displaced_key(own, 0))
         for own, now in zip(recorded, wanted, strict=True)
     ]
 
 
-def wanted_keys(sow: SowTopic, topic: str, bodies: list[bytes]) -> list[str | None]:
+def derive_record_keys(sow: SowTopicRecords, topic: str, bodies: list[bytes]) -> list[str | None]:
     """Return the SOW keys that a topic makes for bodies; None for those without any key field.
 
     Args:
@@ -127,7 +127,7 @@ def wanted_keys(sow: SowTopic, topic: str, bodies: list[bytes]) -> list[str | No
     ]
 
 
-def _strange(sow: SowTopic, pause: Callable[[], None]) -> Iterator[tuple[str, str | None]]:
+def _strange(sow: SowTopicRecords, pause: Callable[[], None]) -> Iterator[tuple[str, str | None]]:
     """Yield the records with other keys than those that the topic makes for them.
 
     Returns:
@@ -139,7 +139,7 @@ def _strange(sow: SowTopic, pause: Callable[[], None]) -> Iterator[tuple[str, st
             part = list(group)
             nothing = table.identity(str(_source(sow, topic).of_nothing), topic)
             bodies = table.store.bodies([row for _, row in part])
-            for (identity, _), key in zip(part, wanted_keys(sow, topic, bodies), strict=True):
+            for (identity, _), key in zip(part, derive_record_keys(sow, topic, bodies), strict=True):
                 if key is None:
                     if identity != nothing:
                         yield identity, None
@@ -148,17 +148,17 @@ def _strange(sow: SowTopic, pause: Callable[[], None]) -> Iterator[tuple[str, st
         pause()
 
 
-def _source(sow: SowTopic, topic: str) -> FieldKeys:
+def _source(sow: SowTopicRecords, topic: str) -> FieldKeys:
     source = sow.key_source(topic)
     assert isinstance(source, FieldKeys)  # noqa: S101 - see `makes_keys_of_fields`
     return source
 
 
-def _topic_of(sow: SowTopic, identity: str) -> str:
+def _topic_of(sow: SowTopicRecords, identity: str) -> str:
     return identity.partition("\0")[0] if sow.is_container else sow.name
 
 
-class _Plan:
+class _RekeyPlan:
     """The new keys of records.
 
     Args:
@@ -169,7 +169,7 @@ class _Plan:
         done: the sum of the moves, once all are made.
     """
 
-    def __init__(self, sow: SowTopic, strange: dict[str, str | None]) -> None:
+    def __init__(self, sow: SowTopicRecords, strange: dict[str, str | None]) -> None:
         self._table: Final = sow.table
         self._places: Final[dict[str, str]] = {}
         # Records left by a crash while they were set aside.
@@ -177,7 +177,7 @@ class _Plan:
         left = set(self._left)
         self._strange: Final = {one: strange[one] for one in strange if one not in left}
         self._heirs: Final = self._find_heirs(left)
-        self.done = Rekeyed()
+        self.done = RekeyResult()
 
     def _find_heirs(self, left: Set[str]) -> dict[str, tuple[int, bool, str]]:
         """Return, for each wanted identity, sequence and identity of the record that gets it."""
@@ -227,17 +227,17 @@ class _Plan:
             if _key_of(self._places.get(identity, identity)).isdecimal():
                 yield self._move_aside(identity)
             pause()
-        self.done = Rekeyed(moved, aside)
+        self.done = RekeyResult(moved, aside)
 
     def _aside_of(self, identity: str) -> str | None:
         """Return the identity that a record gets when it is set aside; None if it is aside."""
         record = self._record(identity)
-        key = key_set_aside(record.key, record.sequence)
+        key = displaced_key(record.key, record.sequence)
         return None if key == record.key else self._table.identity(key, record.topic)
 
     def _move_aside(self, identity: str) -> tuple[str, Record]:
         record = self._record(identity)
-        return self._move(identity, key_set_aside(record.key, record.sequence))
+        return self._move(identity, displaced_key(record.key, record.sequence))
 
     def _move(self, identity: str, key: str) -> tuple[str, Record]:
         """Return the present identity of a record, and the record with its new key."""
@@ -251,7 +251,7 @@ def _key_of(identity: str) -> str:
     return identity.rpartition("\0")[2]
 
 
-def _mark_of(sow: SowTopic) -> int:
+def _mark_of(sow: SowTopicRecords) -> int:
     """Return a digest of the way in which a topic makes SOW keys; never 0."""
     options = sow.table.options
     said = repr((sow.type_name, options.key_domain, options.key_fields))

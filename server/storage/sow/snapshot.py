@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from server.storage.sow.indexes.memo_index import BLOCK
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.records import Record
 
 _NOTHING: Final[Mapping[int, Record | None]] = {}
 
 
-class Snapshot:
+class QuerySnapshot:
     """The saved records of one query.
 
     Args:
@@ -38,7 +38,7 @@ class Snapshot:
     def changing(self, row: int, record: Record | None) -> None:
         """Save `record`, None for an empty row, of a row that is changing or has just changed."""
         if row < self.rows and (self._keep_all or row >= self.position):
-            self._saved.setdefault(row // BLOCK, {}).setdefault(row, record)
+            self._saved.setdefault(row // MEMO_BLOCK_ROWS, {}).setdefault(row, record)
 
     def saved(self, block: int) -> Mapping[int, Record | None]:
         """Return the saved records of a block's rows."""
@@ -47,5 +47,5 @@ class Snapshot:
     def passed(self, position: int) -> None:
         """Note that rows before a position have been read."""
         if not self._keep_all:
-            self._saved.pop(position // BLOCK - 1, None)
+            self._saved.pop(position // MEMO_BLOCK_ROWS - 1, None)
         self.position = position

@@ -17,26 +17,26 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from server.message_types.bulk import JoinedBodies
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 
 
-class StoreError(Exception):
+class RecordStoreError(Exception):
     """A change cannot be stored, or a record cannot be read. The text is for the client.
 
     The store is as it was before.
     """
 
 
-class RecordTooLarge(StoreError):
+class RecordTooLargeError(RecordStoreError):
     """A record is larger than the store accepts."""
 
 
-Settled: TypeAlias = Callable[[StoreError | None], None]
+StoreCallback: TypeAlias = Callable[[RecordStoreError | None], None]
 """Called once, when the changes are on stable storage, or with the reason why they may not be."""
 
 
-class Superseded(NamedTuple):
+class PastVersion(NamedTuple):
     """A past state of a record, kept for historical queries.
 
     Attributes:
@@ -50,7 +50,7 @@ class Superseded(NamedTuple):
     deleted: bool
 
 
-class PutRun(NamedTuple):
+class PutResult(NamedTuple):
     """The outcome of putting a run.
 
     Attributes:
@@ -63,10 +63,10 @@ class PutRun(NamedTuple):
     end: int
     rows: Sequence[int]
     added: Sequence[int]
-    problem: StoreError | None = None
+    problem: RecordStoreError | None = None
 
 
-class Earlier(NamedTuple):
+class PreviousVersions(NamedTuple):
     """The earlier states of records that have changed since; see `RecordStore.earlier`.
 
     Attributes:
@@ -78,7 +78,7 @@ class Earlier(NamedTuple):
     unknown: set[str]
 
 
-class Statistics(NamedTuple):
+class StoreStatistics(NamedTuple):
     """The size of a store; zeros where a figure does not apply to the store.
 
     Attributes:
@@ -100,7 +100,7 @@ class Statistics(NamedTuple):
     maps: int = 0
 
 
-class StoredChains(NamedTuple):
+class ChainFilePosition(NamedTuple):
     """The part of a topic's file of chained ids that is on stable storage; zeros if unknown.
 
     Attributes:
@@ -112,7 +112,7 @@ class StoredChains(NamedTuple):
     size: int = 0
 
 
-ALWAYS: Final = (1 << 64) - 1
+MAX_CHANGE_SEQUENCE: Final = (1 << 64) - 1
 """A sequence that no change has."""
 
 
@@ -152,21 +152,21 @@ class RecordStore(Protocol):
     def beside_log_until(self) -> int:
         """The highest sequence of the changes noted to be in no transaction log.
 
-        0 if there are none, `ALWAYS` if all following changes are such.
+        0 if there are none, `MAX_CHANGE_SEQUENCE` if all following changes are such.
         """
 
     def note_beside_log(self, until: int) -> None:
         """Store that sequence for as long as the records are kept. See `beside_log_until`."""
 
     @property
-    def stored_chains(self) -> StoredChains:
+    def stored_chains(self) -> ChainFilePosition:
         """The part of the file of chained ids that is noted to be on stable storage."""
 
-    def note_chains(self, stored: StoredChains) -> None:
+    def note_chains(self, stored: ChainFilePosition) -> None:
         """Store that note for as long as the records are kept. See `stored_chains`."""
 
     @property
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StoreStatistics:
         """The size of the store."""
 
     def resident_share(self) -> float:
@@ -247,7 +247,7 @@ class RecordStore(Protocol):
             StoreError: there is no space, or the record is larger than the store accepts.
         """
 
-    def put_run(self, run: RecordRun, start: int) -> PutRun:
+    def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
         """Insert or replace the records of a run; the first that cannot be put ends it.
 
         Args:
@@ -265,7 +265,7 @@ class RecordStore(Protocol):
             StoreError: there is no space to record the deletion.
         """
 
-    def keep(self, past: Superseded) -> int:
+    def keep(self, past: PastVersion) -> int:
         """Store a past state in a row of its own, which no identity maps to.
 
         Raises:
@@ -279,10 +279,10 @@ class RecordStore(Protocol):
             StoreError: there is no space to record the removal.
         """
 
-    def past(self) -> Iterator[tuple[int, Superseded]]:
+    def past(self) -> Iterator[tuple[int, PastVersion]]:
         """Iterate over the past states, each with its row."""
 
-    def earlier(self, sequence: int) -> Earlier:
+    def earlier(self, sequence: int) -> PreviousVersions:
         """Return the states, at a sequence, of records that entries of the log changed since.
 
         Call it before any change is made after the store was opened.
@@ -291,7 +291,7 @@ class RecordStore(Protocol):
             StoreError: the states cannot be read.
         """
 
-    def commit(self, then: Settled | None = None) -> None:
+    def commit(self, then: StoreCallback | None = None) -> None:
         """Request that all changes so far are put on stable storage; does not wait.
 
         Changes that could not be put there are part of the next commit.

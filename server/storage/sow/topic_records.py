@@ -16,25 +16,25 @@ from typing import Final
 
 from config_schema.regex import matches
 from config_schema.spec.sow import TopicSpec
-from server.expressions import Kind, parse_field, parse_identifier
+from server.expressions import ContextKind, parse_field, parse_identifier
 from server.expressions.functions.registry import Functions
 from server.expressions.message_context import MessageContext
 from server.message_types.base import BodyError, MessageType
 from server.message_types.paths import Path
-from server.storage.sow.enrichment import FieldStage
+from server.storage.sow.enrichment import EnrichmentStage
 from server.storage.sow.keys.key_source import (
     EVENTS,
     EventKeys,
     FieldKeys,
     KeySource,
-    LearnsKeys,
+    KeyLearner,
     PublisherKeys,
     key_hash,
     nested_in_event,
 )
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.record_table import RecordTable, TableOptions
-from server.storage.sow.records import NANOSECONDS, Change, Record
+from server.storage.sow.record_table import RecordTable, RecordTableOptions
+from server.storage.sow.records import NANOSECONDS, RecordChange, Record
 from server.storage.sow.store import RecordStore
 
 _KEPT_SOURCES: Final = 1024
@@ -42,20 +42,20 @@ _KEPT_SOURCES: Final = 1024
 
 
 def _path(text: str) -> Path:
-    return parse_identifier(text, Kind.PATH).path
+    return parse_identifier(text, ContextKind.PATH).path
 
 
-def table_options(spec: TopicSpec, functions: Functions) -> TableOptions:
+def table_options(spec: TopicSpec, functions: Functions) -> RecordTableOptions:
     """Return how a topic's records are indexed, and their lifetimes."""
     keys = tuple(_path(text) for text in spec.keys)
     enriched = {
-        parse_field(text, Kind.ENRICHMENT, functions).destination for text in spec.enrichment
+        parse_field(text, ContextKind.ENRICHMENT, functions).destination for text in spec.enrichment
     }
     findable = not (
         spec.name.startswith(EVENTS)
         or any(_overlap(key, field) for key in keys for field in enriched)
     )
-    return TableOptions(
+    return RecordTableOptions(
         hash_indexes=tuple(tuple(_path(text) for text in index) for index in spec.hash_indexes),
         memo_fields=tuple(_path(text) for text in spec.indexes),
         key_fields=keys if findable and spec.key_generator is None else (),
@@ -73,7 +73,7 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:shorter] == other[:shorter]
 
 
-class SowTopic:
+class SowTopicRecords:
     """One `<Topic>` of the configuration.
 
     Args:
@@ -105,12 +105,12 @@ class SowTopic:
         self.key_fields: Final = tuple(fields)
         self._type: Final = message_type
         self._preprocessing: Final = _stage(
-            spec.preprocessing, Kind.PREPROCESSING, message_type, functions
+            spec.preprocessing, ContextKind.PREPROCESSING, message_type, functions
         )
-        self._enrichment: Final = _stage(spec.enrichment, Kind.ENRICHMENT, message_type, functions)
+        self._enrichment: Final = _stage(spec.enrichment, ContextKind.ENRICHMENT, message_type, functions)
         self._generator: Final = generator
-        self._learner: LearnsKeys | None = None
-        if isinstance(generator, LearnsKeys):
+        self._learner: KeyLearner | None = None
+        if isinstance(generator, KeyLearner):
             self._learner = generator
         self._key_sources: dict[str, KeySource] = {}
 
@@ -273,7 +273,7 @@ class SowTopic:
             return now + self.spec.expiration
         return 0
 
-    def apply(self, record: Record) -> Change:
+    def apply(self, record: Record) -> RecordChange:
         """Store a record: drafted, journaled, or received over replication, unchanged.
 
         Args:
@@ -311,7 +311,7 @@ class SowTopic:
         expiration: int | None = None,
         correlation_id: str = "",
         context: MessageContext | None = None,
-    ) -> Change:
+    ) -> RecordChange:
         """Draft and apply at once, for a topic that is not journaled. See `draft`.
 
         Raises:
@@ -381,7 +381,7 @@ class SowTopic:
         record = self.table.get(self.table.identity(key, topic))
         return [] if record is None else [record]
 
-    def remove(self, record: Record, sequence: int, now: int) -> Change | None:
+    def remove(self, record: Record, sequence: int, now: int) -> RecordChange | None:
         """Delete a record.
 
         Args:
@@ -428,7 +428,7 @@ class SowTopic:
         """Correct the times of records that were stored before the start. See `RecordTable`."""
         self.table.settle_clock(now, self.spec.expiration or 0, steps)
 
-    def expire(self, now: int, sequence: int) -> Change | None:
+    def expire(self, now: int, sequence: int) -> RecordChange | None:
         """Remove one expired record. Also called at the start, for records that expired meanwhile.
 
         Args:
@@ -469,9 +469,9 @@ class SowTopic:
 
 
 def _stage(
-    fields: Sequence[str], kind: Kind, message_type: MessageType, functions: Functions
-) -> FieldStage | None:
+    fields: Sequence[str], kind: ContextKind, message_type: MessageType, functions: Functions
+) -> EnrichmentStage | None:
     if not fields:
         return None
     parsed = [parse_field(text, kind, functions) for text in fields]
-    return FieldStage(parsed, message_type, functions)
+    return EnrichmentStage(parsed, message_type, functions)

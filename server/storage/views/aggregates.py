@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from server.expressions import semantics
-from server.expressions.concat import joined_octets
+from server.expressions.concat import join_text_bytes
 from server.expressions.tree import Aggregate, Literal
 from server.message_types.base import Value
 from server.storage.views.exact import ExactSum, variance
@@ -40,7 +40,7 @@ class Accumulator(Protocol):
         """Add all values of another accumulator of the same kind."""
 
 
-class Count:
+class ValueCount:
     """The number of values."""
 
     __slots__ = ("count",)
@@ -63,7 +63,7 @@ class Count:
         self.count += other.count
 
 
-class Total:
+class NumberSum:
     """The number of numeric values, and their sum."""
 
     __slots__ = ("_infinite", "_nans", "_negative", "_sum", "count")
@@ -130,7 +130,7 @@ class Total:
         return -math.inf if self._negative else math.inf
 
 
-class Spread(Total):
+class StandardDeviation(NumberSum):
     """The standard deviation of numbers."""
 
     __slots__ = ("_squares",)
@@ -223,21 +223,21 @@ class _Extreme:
         return semantics.largest(tops) if self._greatest else semantics.smallest(tops)
 
 
-class Least(_Extreme):
+class MinimumValue(_Extreme):
     """The minimum, by `<`."""
 
     __slots__ = ()
     _greatest = False
 
 
-class Greatest(_Extreme):
+class MaximumValue(_Extreme):
     """The maximum, by `>`."""
 
     __slots__ = ()
     _greatest = True
 
 
-class Distinct:
+class DistinctValues:
     """The distinct values; a text that is a number equals that number."""
 
     __slots__ = ("_counts", "_values")
@@ -291,7 +291,7 @@ def _identity(value: Value) -> Hashable:
     return key if key == key else _NAN_IDENTITY  # NaN counts as one value, though NaN != NaN
 
 
-class Texts:
+class DistinctTexts:
     """The distinct texts, in byte order."""
 
     __slots__ = ("_counts", "_list", "_ordered")
@@ -333,7 +333,7 @@ class Texts:
     def joined(self, separator: str) -> Value:
         """Return all texts joined into one; NULL without values, or if it would be too long."""
         if self._list is None or self._list[0] != separator:
-            self._list = separator, joined_octets(self._ordered, separator)
+            self._list = separator, join_text_bytes(self._ordered, separator)
         return self._list[1]
 
 
@@ -345,16 +345,16 @@ class _Function(NamedTuple):
 
 
 _FUNCTIONS: Final[dict[str, _Function]] = {
-    "ANY": _Function(Least, lambda kept: kept.value),
-    "AVG": _Function(Total, lambda kept: kept.mean),
-    "COUNT": _Function(Count, lambda kept: kept.count),
-    "COUNT_DISTINCT": _Function(Distinct, lambda kept: kept.count),
-    "MAX": _Function(Greatest, lambda kept: kept.value),
-    "MIN": _Function(Least, lambda kept: kept.value),
-    "STDDEV_POP": _Function(Spread, lambda kept: kept.of_population),
-    "STDDEV_SAMP": _Function(Spread, lambda kept: kept.of_sample),
-    "SUM": _Function(Total, lambda kept: kept.sum),
-    "UNIQUE": _Function(Distinct, lambda kept: kept.only),
+    "ANY": _Function(MinimumValue, lambda kept: kept.value),
+    "AVG": _Function(NumberSum, lambda kept: kept.mean),
+    "COUNT": _Function(ValueCount, lambda kept: kept.count),
+    "COUNT_DISTINCT": _Function(DistinctValues, lambda kept: kept.count),
+    "MAX": _Function(MaximumValue, lambda kept: kept.value),
+    "MIN": _Function(MinimumValue, lambda kept: kept.value),
+    "STDDEV_POP": _Function(StandardDeviation, lambda kept: kept.of_population),
+    "STDDEV_SAMP": _Function(StandardDeviation, lambda kept: kept.of_sample),
+    "SUM": _Function(NumberSum, lambda kept: kept.sum),
+    "UNIQUE": _Function(DistinctValues, lambda kept: kept.only),
 }
 
 
@@ -362,7 +362,7 @@ def function_of(node: Aggregate) -> _Function:
     """Return the accumulator for the first argument of an aggregate call, and its result."""
     if node.name == "GROUP_CONCAT":
         separator = _separator(node)
-        return _Function(Texts, lambda kept: kept.joined(separator))
+        return _Function(DistinctTexts, lambda kept: kept.joined(separator))
     return _FUNCTIONS[node.name]
 
 

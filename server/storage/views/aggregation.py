@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.message_types.base import BodyError
 from server.storage.sow.record_context import context_of
-from server.storage.views.groups import Group, Grouping
+from server.storage.views.groups import Group, GroupTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from server.message_types.base import MessageType
-    from server.storage.sow.records import Change, Record
+    from server.storage.sow.records import RecordChange, Record
     from server.storage.views.projection import GroupKey, Projection
     from server.storage.views.sources import RowSource
 
@@ -41,7 +41,7 @@ def check_fields(message_type: MessageType, projection: Projection) -> None:
         ) from error
 
 
-class Origin(Protocol):
+class ChangeOrigin(Protocol):
     """The origin of a change of a record."""
 
     @property
@@ -82,11 +82,11 @@ class Aggregation:
         self._projection: Final = projection
         self._rows: Final = rows
         self._type: Final = message_type
-        self._grouping: Final = Grouping(projection, key_domain)
+        self._grouping: Final = GroupTable(projection, key_domain)
         self._in_order: Final = in_order
         self._arguments_ask: Final = projection.arguments_ask and not is_joined
 
-    def change(self, place: int, change: Change, origin: Origin | None) -> Iterator[Group]:
+    def change(self, place: int, change: RecordChange, origin: ChangeOrigin | None) -> Iterator[Group]:
         """Apply a change of a record, and yield the groups affected, possibly more than once.
 
         Args:
@@ -121,11 +121,11 @@ class Aggregation:
 
     @property
     def contents(self) -> dict[GroupKey, Group]:
-        """See `Grouping.contents`."""
+        """See `GroupTable.contents`."""
         return self._grouping.contents
 
     def settle(self, group: Group) -> bool:
-        """See `Grouping.settle`."""
+        """See `GroupTable.settle`."""
         return self._grouping.settle(group)
 
     def body(self, group: Group) -> bytes:

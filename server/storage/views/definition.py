@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import TopicRef
-from server.expressions import Kind, parse, parse_field, parse_identifier
-from server.storage.views.join import Join, JoinedFields, JoinedTopic
+from server.expressions import ContextKind, parse, parse_field, parse_identifier
+from server.storage.views.join import TopicJoin, JoinedFields, JoinedTopic
 from server.storage.views.projection import Projection
 from server.storage.views.sources import SingleSource
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.storage.views.sources import RowSource
 
 
-class Definition:
+class CompiledView:
     """One view, compiled.
 
     Args:
@@ -47,8 +47,8 @@ class Definition:
         self.topics: Final = _chain(spec.underlying, spec.joins)
         self.message_types: Final = [type_of(topic) for topic in self.topics]
         self.projection: Final = Projection(
-            [parse_field(text, Kind.PROJECTION, functions) for text in spec.projection],
-            [parse_identifier(text, Kind.GROUPING) for text in spec.grouping],
+            [parse_field(text, ContextKind.PROJECTION, functions) for text in spec.projection],
+            [parse_identifier(text, ContextKind.GROUPING) for text in spec.grouping],
             functions,
             self._place,
             self._is_untyped,
@@ -61,14 +61,14 @@ class Definition:
         if not spec.joins:
             filter_ = None
             if spec.filter is not None:
-                filter_ = parse(spec.filter, Kind.VIEW_FILTER, self._functions)
+                filter_ = parse(spec.filter, ContextKind.VIEW_FILTER, self._functions)
             inputs = self.projection.inputs
             return SingleSource(self.message_types[0], inputs, filter_, self._functions)
         topics = [
             JoinedTopic(message_type, self.inputs(place))
             for place, message_type in enumerate(self.message_types)
         ]
-        return Join(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
+        return TopicJoin(topics, self.joined_fields(), nulls_match=spec.join_null_equivalency)
 
     def inputs(self, place: int) -> list[Path]:
         """Return the fields of one topic that a row contains."""
@@ -124,4 +124,4 @@ def _chain(underlying: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> list[To
 
 
 def _path(field: str) -> Path:
-    return parse_identifier(field, Kind.PATH).path
+    return parse_identifier(field, ContextKind.PATH).path

@@ -14,7 +14,7 @@ from operator import neg, not_
 from typing import Any, Final, NamedTuple
 
 from server.message_types.base import Value
-from server.util.encoding import Descending, from_octets, to_octets
+from server.util.encoding import DescendingBytes, bytes_to_text, text_to_bytes
 
 _LEAST_REBUILT: Final = 16
 """Number of removed values that a heap may always hold before it is rebuilt."""
@@ -27,12 +27,12 @@ class _Order(NamedTuple):
     out: Callable[[Any], Value]
 
 
-def _descending(text: str) -> Descending:
-    return Descending(to_octets(text))
+def _descending(text: str) -> DescendingBytes:
+    return DescendingBytes(text_to_bytes(text))
 
 
-def _ascending(entry: Descending) -> str:
-    return from_octets(entry.octets)
+def _ascending(entry: DescendingBytes) -> str:
+    return bytes_to_text(entry.octets)
 
 
 def _same(value: Any) -> Any:
@@ -44,7 +44,7 @@ _ORDERS: Final[dict[bool, dict[type, _Order]]] = {
         bool: _Order(_same, _same),
         int: _Order(_same, _same),
         float: _Order(_same, _same),
-        str: _Order(to_octets, from_octets),
+        str: _Order(text_to_bytes, bytes_to_text),
     },
     True: {
         bool: _Order(not_, not_),

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from server.storage.sow.records import Change, Record, to_nanoseconds
-from server.storage.views.aggregates import Distinct, Greatest, Least, Texts
-from server.util.lazy_free import LettingGo
+from server.storage.sow.records import RecordChange, Record, to_nanoseconds
+from server.storage.views.aggregates import DistinctValues, MaximumValue, MinimumValue, DistinctTexts
+from server.util.lazy_free import LazyFree
 
 if TYPE_CHECKING:
-    from server.storage.views.aggregation import Aggregation, Origin
+    from server.storage.views.aggregation import Aggregation, ChangeOrigin
     from server.storage.views.groups import Group
     from server.storage.views.projection import Projection
-    from server.util.task import Slices
+    from server.util.task import TaskScheduler
 
 _GROUP: Final = 1200
 """Bytes of a group with its record, without accumulators and values."""
@@ -29,7 +29,7 @@ _VALUE: Final = 150
 """Bytes of a value that an accumulator stores."""
 _MOST_VALUES: Final = 5_000
 """Number of stored values after which a time slice makes no more records of groups."""
-_KEEPING: Final[tuple[object, ...]] = (Distinct, Greatest, Least, Texts)
+_KEEPING: Final[tuple[object, ...]] = (DistinctValues, MaximumValue, MinimumValue, DistinctTexts)
 """Accumulators that store values."""
 
 
@@ -63,7 +63,7 @@ class GroupRecords:
         projection: Projection,
         topic: str,
         hold: Callable[[int], None],
-        owner: tuple[str, Slices],
+        owner: tuple[str, TaskScheduler],
     ) -> None:
         self._client, self._slices = owner
         self._aggregation: Final = aggregation
@@ -92,7 +92,7 @@ class GroupRecords:
         """Add records to groups, in their state when the gathering began."""
         moments = self._moments
         for record in records:
-            change = Change(record.key, record.topic, None, record)
+            change = RecordChange(record.key, record.topic, None, record)
             for group in self._aggregation.change(0, change, None):
                 moments[group] = max(moments.get(group, 0), record.timestamp)
                 self._reckon(group.sow_key, self._of_group + self._of_row * group.rows)
@@ -114,7 +114,7 @@ class GroupRecords:
 
     # ---- following
 
-    def take(self, change: Change, origin: Origin) -> Iterator[Change]:
+    def take(self, change: RecordChange, origin: ChangeOrigin) -> Iterator[RecordChange]:
         """Apply a change of a record of the topic, and yield the changes of the groups' records.
 
         Args:
@@ -126,16 +126,16 @@ class GroupRecords:
             key = group.sow_key
             previous = self._records.get(key)
             if self._aggregation.settle(group):
-                yield Change(key, self._topic, previous, self._make(group, moment))
+                yield RecordChange(key, self._topic, previous, self._make(group, moment))
             else:
                 self._reckon(key, 0)
-                yield Change(key, self._topic, self._records.pop(key, None), None)
+                yield RecordChange(key, self._topic, self._records.pop(key, None), None)
 
     def drop(self) -> None:
         """Free all groups and records incrementally; the client does not need them any more."""
         self._hold(-sum(self._sizes.values()))
         contents = self._moments, self._records, self._sizes, self._aggregation.contents
-        self._slices.queue(LettingGo(self._client, *contents))
+        self._slices.queue(LazyFree(self._client, *contents))
 
     def _make(self, group: Group, moment: int) -> Record:
         key = group.sow_key

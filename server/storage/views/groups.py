@@ -12,9 +12,9 @@ from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.storage.sow.keys.key_source import KeyHash
 
 if TYPE_CHECKING:
-    from server.message_types.base import Field
+    from server.message_types.base import FieldValue
     from server.storage.views.aggregates import Accumulator
-    from server.storage.views.projection import GroupKey, Projection, Row
+    from server.storage.views.projection import GroupKey, Projection, ProjectionRow
 
 
 class Group:
@@ -33,7 +33,7 @@ class Group:
     __slots__ = ("accumulators", "context", "key", "last", "rows", "sequence", "sow_key")
 
     def __init__(
-        self, key: GroupKey, sow_key: str, accumulators: list[Accumulator], last: Row
+        self, key: GroupKey, sow_key: str, accumulators: list[Accumulator], last: ProjectionRow
     ) -> None:
         self.key = key
         self.rows = 0
@@ -43,7 +43,7 @@ class Group:
         self.accumulators = accumulators
         self.sow_key = sow_key
 
-    def show(self, row: Row, context: MessageContext, sequence: int) -> None:
+    def show(self, row: ProjectionRow, context: MessageContext, sequence: int) -> None:
         """Set the most recent row, unless a row with a later sequence is already set."""
         if sequence >= self.sequence:
             self.last = row
@@ -51,7 +51,7 @@ class Group:
             self.context = context
 
 
-class Grouping:
+class GroupTable:
     """All groups of a view or of an aggregated subscription.
 
     Args:
@@ -79,7 +79,7 @@ class Grouping:
 
     def enter(
         self,
-        row: Row,
+        row: ProjectionRow,
         context: MessageContext = NO_CONTEXT,
         origin: MessageContext | None = None,
         sequence: int = 0,
@@ -104,7 +104,7 @@ class Grouping:
             accumulator.add(values[kept.argument])
         return group
 
-    def leave(self, row: Row, context: MessageContext = NO_CONTEXT) -> Group:
+    def leave(self, row: ProjectionRow, context: MessageContext = NO_CONTEXT) -> Group:
         """Remove a row that was added.
 
         Returns:
@@ -119,8 +119,8 @@ class Grouping:
 
     def replace(
         self,
-        before: Row,
-        after: Row,
+        before: ProjectionRow,
+        after: ProjectionRow,
         before_context: MessageContext = NO_CONTEXT,
         after_context: MessageContext = NO_CONTEXT,
         origin: MessageContext | None = None,
@@ -159,11 +159,11 @@ class Grouping:
         self._groups.pop(group.key, None)
         return False
 
-    def fields(self, group: Group) -> list[Field]:
+    def fields(self, group: Group) -> list[FieldValue]:
         """Return the projected fields of a group."""
         return self._projection.values(group.last, group.accumulators, group.context)
 
-    def _group(self, row: Row) -> Group:
+    def _group(self, row: ProjectionRow) -> Group:
         key = self._projection.group_of(row)
         group = self._groups.get(key)
         if group is None:

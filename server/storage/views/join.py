@@ -30,11 +30,11 @@ from server.expressions import semantics
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
-    from server.storage.sow.records import Change, Record
-    from server.storage.views.projection import Row
+    from server.storage.sow.records import RecordChange, Record
+    from server.storage.views.projection import ProjectionRow
     from server.storage.views.sources import RowChange
 
-Texts: TypeAlias = tuple[str | None, ...]
+JoinTexts: TypeAlias = tuple[str | None, ...]
 """The text values of joined fields, None for NULL."""
 
 
@@ -66,7 +66,7 @@ class JoinedFields(NamedTuple):
     right: Path
 
 
-class _Entry:
+class _JoinEntry:
     """The stored data of a record.
 
     Attributes:
@@ -76,16 +76,16 @@ class _Entry:
 
     __slots__ = ("texts", "values")
 
-    def __init__(self, values: Row, texts: Texts) -> None:
+    def __init__(self, values: ProjectionRow, texts: JoinTexts) -> None:
         self.values = values
         self.texts = texts
 
 
-_Part: TypeAlias = "tuple[_Entry | None, ...]"
+_Part: TypeAlias = "tuple[_JoinEntry | None, ...]"
 """A row as far as it has grown: an entry of each topic, None where no record matches."""
 
 
-class _Index:
+class _JoinIndex:
     """Finds entries by their texts at some places.
 
     Args:
@@ -98,9 +98,9 @@ class _Index:
     def __init__(self, places: Sequence[int], *, nulls_match: bool) -> None:
         self._places = tuple(places)
         self._nulls_match = nulls_match
-        self._found: dict[Texts, _Entry | dict[_Entry, None]] = {}
+        self._found: dict[JoinTexts, _JoinEntry | dict[_JoinEntry, None]] = {}
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: _JoinEntry) -> None:
         """Add an entry."""
         key = self._key(entry)
         if key is None:
@@ -113,7 +113,7 @@ class _Index:
         else:
             self._found[key] = {found: None, entry: None}
 
-    def remove(self, entry: _Entry) -> None:
+    def remove(self, entry: _JoinEntry) -> None:
         """Remove an entry."""
         key = self._key(entry)
         if key is None:
@@ -124,21 +124,21 @@ class _Index:
         else:
             del self._found[key]
 
-    def takes(self, entry: _Entry) -> bool:
+    def takes(self, entry: _JoinEntry) -> bool:
         """Return True if an entry is indexed at all."""
         return self._key(entry) is not None
 
-    def find(self, key: Texts) -> Collection[_Entry]:
+    def find(self, key: JoinTexts) -> Collection[_JoinEntry]:
         """Return the entries of a key, oldest first."""
         found = self._found.get(key, ())
-        return (found,) if isinstance(found, _Entry) else found
+        return (found,) if isinstance(found, _JoinEntry) else found
 
-    def _key(self, entry: _Entry) -> Texts | None:
+    def _key(self, entry: _JoinEntry) -> JoinTexts | None:
         key = tuple([entry.texts[place] for place in self._places])
         return None if None in key and not self._nulls_match else key
 
 
-class _Fit(NamedTuple):
+class _JoinCondition(NamedTuple):
     """A join condition: a text of a topic's entry equals one of an entry further to the left.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Fit(NamedTuple):
     other: int
 
 
-class _Side:
+class _JoinSide:
     """One topic of the chain, with its join conditions to topics on its left.
 
     Attributes:
@@ -168,47 +168,47 @@ class _Side:
 
     def __init__(self, topic: JoinedTopic, fields: Sequence[Path]) -> None:
         self.extract: Final = topic.message_type.extractor([*topic.inputs, *fields])
-        self.nothing: Final[Row] = (None,) * len(topic.inputs)
-        self.entries: dict[str, _Entry] = {}
-        self.indexes: list[_Index] = []
-        self.fits: list[_Fit] = []
+        self.nothing: Final[ProjectionRow] = (None,) * len(topic.inputs)
+        self.entries: dict[str, _JoinEntry] = {}
+        self.indexes: list[_JoinIndex] = []
+        self.fits: list[_JoinCondition] = []
         self.anchor = 0
-        self.others: list[_Fit] = []
-        self.by_own: _Index
-        self.by_anchor: _Index
+        self.others: list[_JoinCondition] = []
+        self.by_own: _JoinIndex
+        self.by_anchor: _JoinIndex
 
-    def join(self, fits: Sequence[_Fit], sides: Sequence[_Side], *, nulls_match: bool) -> None:
+    def join(self, fits: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool) -> None:
         """Join the topic to those on its left; called once, for all topics but the first."""
         self.fits = list(fits)
         self.anchor = fits[0].topic
         near = [fit for fit in fits if fit.topic == self.anchor]
         self.fits = near + [fit for fit in fits if fit.topic != self.anchor]
         self.others = self.fits[len(near) :]
-        self.by_own = _Index([fit.own for fit in self.fits], nulls_match=nulls_match)
-        self.by_anchor = _Index([fit.other for fit in near], nulls_match=nulls_match)
+        self.by_own = _JoinIndex([fit.own for fit in self.fits], nulls_match=nulls_match)
+        self.by_anchor = _JoinIndex([fit.other for fit in near], nulls_match=nulls_match)
         self.indexes.append(self.by_own)
         sides[self.anchor].indexes.append(self.by_anchor)
 
-    def keep(self, key: str, entry: _Entry) -> None:
+    def keep(self, key: str, entry: _JoinEntry) -> None:
         """Store the entry of a SOW key."""
         self.entries[key] = entry
         for index in self.indexes:
             index.add(entry)
 
-    def forget(self, key: str, entry: _Entry) -> None:
+    def forget(self, key: str, entry: _JoinEntry) -> None:
         """Remove the entry of a SOW key."""
         del self.entries[key]
         for index in self.indexes:
             index.remove(entry)
 
-    def read(self, record: Record) -> _Entry:
+    def read(self, record: Record) -> _JoinEntry:
         """Make the entry of a record."""
         values = self.extract(record.body)
         width = len(self.nothing)
-        return _Entry(values[:width], tuple([semantics.text(value) for value in values[width:]]))
+        return _JoinEntry(values[:width], tuple([semantics.text(value) for value in values[width:]]))
 
 
-class Join:
+class TopicJoin:
     """The rows of joined topics.
 
     Args:
@@ -226,17 +226,17 @@ class Join:
             for topic, field in ((one.left_topic, one.left), (one.right_topic, one.right)):
                 joined[topic].setdefault(field, len(joined[topic]))
         self._sides: Final = [
-            _Side(topic, tuple(own)) for topic, own in zip(topics, joined, strict=True)
+            _JoinSide(topic, tuple(own)) for topic, own in zip(topics, joined, strict=True)
         ]
         for place, side in enumerate(self._sides[1:], 1):
             fits = [
-                _Fit(joined[place][one.right], one.left_topic, joined[one.left_topic][one.left])
+                _JoinCondition(joined[place][one.right], one.left_topic, joined[one.left_topic][one.left])
                 for one in fields
                 if one.right_topic == place
             ]
             side.join(fits, self._sides, nulls_match=nulls_match)
 
-    def changes(self, place: int, change: Change) -> Iterator[RowChange]:
+    def changes(self, place: int, change: RecordChange) -> Iterator[RowChange]:
         """See `RowSource.changes`; exhaust the iterator before the next change."""
         side = self._sides[place]
         old = side.entries.get(change.key)
@@ -252,14 +252,14 @@ class Join:
             yield from self._added(place, new)
             side.keep(change.key, new)
 
-    def _replaced(self, place: int, old: _Entry, new: _Entry) -> Iterator[RowChange]:
+    def _replaced(self, place: int, old: _JoinEntry, new: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of an entry that replaces one with the same texts."""
         for part in self._parts_left_of(place, old):
             for before in self._grown((*part, old)):
                 after = (*part, new, *before[place + 1 :])
                 yield self._row(before), self._row(after)
 
-    def _removed(self, place: int, old: _Entry) -> Iterator[RowChange]:
+    def _removed(self, place: int, old: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of a removed entry; NULLs replace the last matching entry."""
         for part in self._parts_left_of(place, old):
             for before in self._grown((*part, old)):
@@ -268,7 +268,7 @@ class Join:
                 for after in self._grown((*part, None)):
                     yield None, self._row(after)
 
-    def _added(self, place: int, new: _Entry) -> Iterator[RowChange]:
+    def _added(self, place: int, new: _JoinEntry) -> Iterator[RowChange]:
         """Yield the row changes of an added entry; the first matching entry replaces NULLs."""
         for part in self._parts_left_of(place, new):
             if place and not self._fitting(part):
@@ -279,7 +279,7 @@ class Join:
 
     # ---- growing
 
-    def _fitting(self, part: _Part) -> Collection[_Entry]:
+    def _fitting(self, part: _Part) -> Collection[_JoinEntry]:
         """Return the entries of the next topic that match a part of a row."""
         side = self._sides[len(part)]
         key: list[str | None] = []
@@ -306,7 +306,7 @@ class Join:
         for entry in fitting:
             yield from self._grown((*part, entry), length)
 
-    def _parts_left_of(self, place: int, entry: _Entry) -> Iterator[_Part]:
+    def _parts_left_of(self, place: int, entry: _JoinEntry) -> Iterator[_Part]:
         """Yield the parts of rows that an entry matches, up to the topic before its own."""
         if place == 0:
             yield ()
@@ -322,12 +322,12 @@ class Join:
                     if all(_fits(entry, fit, grown[fit.topic]) for fit in side.others):
                         yield grown
 
-    def _row(self, part: _Part) -> Row:
-        row: Row = ()
+    def _row(self, part: _Part) -> ProjectionRow:
+        row: ProjectionRow = ()
         for side, entry in zip(self._sides, part, strict=True):
             row += side.nothing if entry is None else entry.values
         return row
 
 
-def _fits(entry: _Entry, fit: _Fit, other: _Entry | None) -> bool:
+def _fits(entry: _JoinEntry, fit: _JoinCondition, other: _JoinEntry | None) -> bool:
     return other is not None and entry.texts[fit.own] == other.texts[fit.other]

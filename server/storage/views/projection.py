@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
     from server.expressions.tree import Field, Reference, Slot
 
-Row: TypeAlias = tuple[Value, ...]
+ProjectionRow: TypeAlias = tuple[Value, ...]
 """A message's values for the inputs of a projection."""
 GroupKey: TypeAlias = tuple[str | None, ...]
 """The identity of a group: the texts of the values that messages are grouped by."""
 
 
-class Kept(NamedTuple):
+class GroupAccumulator(NamedTuple):
     """One accumulator of a group.
 
     Attributes:
@@ -49,7 +49,7 @@ class Kept(NamedTuple):
     argument: int
 
 
-class _Answer(NamedTuple):
+class _AggregateResult(NamedTuple):
     """The result of an aggregate: how to read it from the accumulator at a place."""
 
     place: int
@@ -102,13 +102,13 @@ class Projection:
         self.arguments: Final = compile_values(list(arguments), functions, self.inputs)
         self.arguments_ask: Final = any(asks_for_context(one, functions) for one in arguments)
         self.fields_ask: Final = any(_asks_outside(one.source, functions) for one in fields)
-        kept: dict[Kept, int] = {}
-        self._answers: Final[list[_Answer]] = []
+        kept: dict[GroupAccumulator, int] = {}
+        self._answers: Final[list[_AggregateResult]] = []
         for call in calls:
             function = function_of(call)
-            needed = Kept(function.accumulator, places[call.arguments[0]])
+            needed = GroupAccumulator(function.accumulator, places[call.arguments[0]])
             place = kept.setdefault(needed, len(kept))
-            self._answers.append(_Answer(place, function.answer))
+            self._answers.append(_AggregateResult(place, function.answer))
         self.kept: Final = tuple(kept)
         layout: tuple[Slot, ...] = (*self.inputs, *calls)
         self._values: Final = compile_values(read, functions, layout)
@@ -117,7 +117,7 @@ class Projection:
             place for place, field in enumerate(fields) if field.optional
         )
 
-    def group_of(self, row: Row) -> GroupKey:
+    def group_of(self, row: ProjectionRow) -> GroupKey:
         """Return the key of a row's group; values are compared as texts."""
         places = self._places
         if len(places) == 1:
@@ -142,7 +142,7 @@ class Projection:
         ]
 
     def values(
-        self, last: Row, accumulators: Sequence[Accumulator], context: MessageContext
+        self, last: ProjectionRow, accumulators: Sequence[Accumulator], context: MessageContext
     ) -> list[tuple[Path, Value]]:
         """Compute the fields of a group.
 

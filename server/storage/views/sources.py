@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import numpy as np
 
 from server.expressions.backends.compile_message import compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT
 from server.expressions.tree import slots
 from server.storage.sow.record_context import asks_for_context, context_of
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.tree import Expr, Reference
     from server.message_types.base import MessageType
-    from server.message_types.select_list import Selection
-    from server.storage.sow.records import Change, Record
+    from server.message_types.select_list import FieldSelection
+    from server.storage.sow.records import RecordChange, Record
     from server.storage.sow.store import RecordStore
-    from server.storage.views.projection import Row
+    from server.storage.views.projection import ProjectionRow
 
-RowChange: TypeAlias = "tuple[Row | None, Row | None]"
+RowChange: TypeAlias = "tuple[ProjectionRow | None, ProjectionRow | None]"
 """A row before and after a change; None where there is none."""
 
 
 class RowSource(Protocol):
     """The source of a view's rows."""
 
-    def changes(self, place: int, change: Change) -> Iterable[RowChange]:
+    def changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:
         """Return the changes of rows that follow from a change of a record.
 
         Args:
@@ -62,7 +62,7 @@ class SingleSource:
         inputs: Sequence[Reference],
         filter_: Expr | None,
         functions: Functions,
-        shown: Selection | None = None,
+        shown: FieldSelection | None = None,
     ) -> None:
         tested = () if filter_ is None else slots(filter_)
         layout = (*tested, *inputs)
@@ -73,7 +73,7 @@ class SingleSource:
         self._matches: Final = (
             None
             if filter_ is None
-            else compile_filter(as_read(filter_, message_type), functions, layout)
+            else compile_filter(with_inferred_types(filter_, message_type), functions, layout)
         )
         self._tested: Final = len(tested)
         self._hidden: Final = (
@@ -83,11 +83,11 @@ class SingleSource:
         )
         self._asks: Final = filter_ is not None and asks_for_context(filter_, functions)
 
-    def changes(self, place: int, change: Change) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
+    def changes(self, place: int, change: RecordChange) -> Iterable[RowChange]:  # noqa: ARG002 - there is one topic
         """See `RowSource.changes`."""
         return ((self._read(change.previous), self._read(change.record)),)
 
-    def _read(self, record: Record | None) -> Row | None:
+    def _read(self, record: Record | None) -> ProjectionRow | None:
         if record is None:
             return None
         values = self._extract(record.body)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr, Field, Identifier
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
-    from server.message_types.select_list import Selection
+    from server.message_types.select_list import FieldSelection
     from server.storage.views.projection import Projection
-    from server.util.task import Slices
+    from server.util.task import TaskScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class AggregationTerms:
     message_type: MessageType
     topic: str
     functions: Functions
-    owner: tuple[str, Slices]
+    owner: tuple[str, TaskScheduler]
 
     @property
     def definition(self) -> tuple[Sequence[Field], Sequence[Identifier]]:
@@ -57,7 +57,7 @@ class AggregationTerms:
         self,
         filter_: Expr | None,
         hold: Callable[[int], None],
-        shown: Selection | None = None,
+        shown: FieldSelection | None = None,
     ) -> GroupRecords:
         """Create the groups, still empty.
 

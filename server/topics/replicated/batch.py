@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from server.message_types.base import BodyError
-from server.replication.core import Recorded, Same
-from server.storage.journal import MESSAGES, Content, EntryTooLarge, Kind
+from server.replication.core import RecorderResult, ConstantColumn
+from server.storage.journal import MESSAGES, EntryColumns, EntryTooLargeError, JournalEntryKind
 from server.storage.journal.format.layout import crc32c, decode_text, pack_extras, unpack_extras
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.store import RecordTooLarge
+from server.storage.sow.store import RecordTooLargeError
 from server.topics.subscriptions.delivery.replicated_envelope import ReplicatedEnvelope
 
 if TYPE_CHECKING:
-    from server.replication.core import Column, Columns
-    from server.storage.journal import AppendedRun
+    from server.replication.core import EntryColumn, BatchColumns
+    from server.storage.journal import AppendResult
 
 _MICROSECONDS: Final = 1_000_000
 
-AT_ONCE: Final = 1024
+APPLY_BATCH_SIZE: Final = 1024
 """The most entries that are appended in one step."""
 
 _FOR_GOOD: Final = (
     BodyError,
     KeyRefusedError,
-    EntryTooLarge,
-    RecordTooLarge,
+    EntryTooLargeError,
+    RecordTooLargeError,
     msgspec.MsgspecError,
 )
 """Permanent errors: a defect of the message itself."""
 
 
-class Entries:
+class EntryContents:
     """The contents of entries.
 
     Args:
@@ -47,7 +47,7 @@ class Entries:
         bodies: the messages.
     """
 
-    def __init__(self, run: Columns) -> None:
+    def __init__(self, run: BatchColumns) -> None:
         self.run: Final = run
         self.has_extras: Final = any(name.extras_length for name in run.used().values())
         self.bodies: Final = _without_extras(run) if self.has_extras else run.data
@@ -108,7 +108,7 @@ class Entries:
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
             return
-        if all(isinstance(one, Same) for one in (run.clients, run.expirations)) and _all_or_none(
+        if all(isinstance(one, ConstantColumn) for one in (run.clients, run.expirations)) and _all_or_none(
             run.sow_keys
         ):
             yield start, stop
@@ -123,7 +123,7 @@ class Entries:
             start = end
 
 
-class Arrivals(Entries):
+class ReplicatedBatch(EntryContents):
     """Entries of one name and one kind, which are taken from the front.
 
     Args:
@@ -140,12 +140,12 @@ class Arrivals(Entries):
         unapplied: entries that are in the log and could not be applied, each with the reason.
     """
 
-    def __init__(self, run: Columns, source: int) -> None:
+    def __init__(self, run: BatchColumns, source: int) -> None:
         super().__init__(run)
         self.topic, self.origin, _ = run.name(0)
         self._content: Final = run.content(source)
         kind = run.kinds[0]
-        self.kind: Final = Kind.PUBLISH if kind in MESSAGES else Kind(kind)
+        self.kind: Final = JournalEntryKind.PUBLISH if kind in MESSAGES else JournalEntryKind(kind)
         self.position = 0
         self.problem: Exception | None = None
         self.refused: list[tuple[int, Exception]] = []
@@ -158,13 +158,13 @@ class Arrivals(Entries):
         return self.problem is None and self.position < len(self.run.data)
 
     @property
-    def outcome(self) -> Recorded:
+    def outcome(self) -> RecorderResult:
         """The outcome: entries handled, and their first and last txid."""
-        return Recorded(self.position, *self._txids)
+        return RecorderResult(self.position, *self._txids)
 
     # Outcome of the entries.
 
-    def took(self, appended: AppendedRun) -> None:
+    def took(self, appended: AppendResult) -> None:
         """Advance past entries that have been appended to the log, and note a problem if any."""
         if appended.txids:
             self._txids = self._txids[0] or appended.txids[0], appended.txids[-1]
@@ -191,12 +191,12 @@ class Arrivals(Entries):
 
     # Content for the journal.
 
-    def content(self, most: int = AT_ONCE) -> Content:
+    def content(self, most: int = APPLY_BATCH_SIZE) -> EntryColumns:
         """Return the next entries in the form that the journal appends."""
         stop = min(self.position + most, len(self.run.data))
         return self._content.part(self.position, stop)
 
-    def with_key(self, number: int, given: bytes) -> Content:
+    def with_key(self, number: int, given: bytes) -> EntryColumns:
         """Return the next entry in the form that the journal appends, with another SOW key.
 
         Args:
@@ -211,10 +211,10 @@ class Arrivals(Entries):
         )
 
 
-def _without_extras(run: Columns) -> Sequence[bytes]:
+def _without_extras(run: BatchColumns) -> Sequence[bytes]:
     lengths = [run.names[number].extras_length for number in run.numbers]
     return [one[: len(one) - length] for one, length in zip(run.data, lengths, strict=True)]
 
 
-def _all_or_none(column: Column) -> bool:
-    return isinstance(column, Same) or all(column)
+def _all_or_none(column: EntryColumn) -> bool:
+    return isinstance(column, ConstantColumn) or all(column)

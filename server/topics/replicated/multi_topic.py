@@ -18,32 +18,32 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from server.replication.core import Recorded
+from server.replication.core import RecorderResult
 from server.replication.core.columns import by_value
-from server.storage.journal import AppendedRun, each
-from server.topics.replicated.batch import Entries
+from server.storage.journal import AppendResult, each
+from server.topics.replicated.batch import EntryContents
 
 if TYPE_CHECKING:
-    from server.replication.core import Columns
+    from server.replication.core import BatchColumns
     from server.storage.journal import (
-        Content,
-        Field,
+        EntryColumns,
+        FieldColumn,
         Handles,
         Journal,
-        Origin,
+        JournalOrigin,
         OriginHandle,
         TopicHandle,
     )
-    from server.storage.sow.record_batch import RecordRun
+    from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import Record
 
 
-class OneByOneError(Exception):
+class BatchRejectedError(Exception):
     """Messages cannot be recorded together, because of a problem with one of them."""
 
 
-class Drafts(NamedTuple):
+class RecordDrafts(NamedTuple):
     """The records that messages of one topic become; none if the topic has no records.
 
     Drafts have no timestamp yet, and no number in the order of changes; their expiry field is a
@@ -55,7 +55,7 @@ class Drafts(NamedTuple):
         sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
     """
 
-    run: RecordRun | None = None
+    run: SowRecordBatch | None = None
     records: Sequence[Record] = ()
     sow_keys: Sequence[int] = ()
 
@@ -69,10 +69,10 @@ class Drafts(NamedTuple):
         run = self.run
         return self.records if run is None else [*map(run.record, range(len(run.bodies)))]
 
-    def part(self, start: int, end: int) -> Drafts:
+    def part(self, start: int, end: int) -> RecordDrafts:
         """Return the drafts of some consecutive messages."""
         run = None if self.run is None else self.run.part(start, end)
-        return Drafts(run, self.records[start:end], self.sow_keys[start:end])
+        return RecordDrafts(run, self.records[start:end], self.sow_keys[start:end])
 
     def make_room(self, table: RecordTable) -> None:
         """Reserve room for the records, which are put next, one after the other.
@@ -87,13 +87,13 @@ class Drafts(NamedTuple):
             table.make_room_for_run(run.topic, run.bodies, run.correlation_ids)
 
 
-NO_DRAFTS: Final = Drafts()
+NO_DRAFTS: Final = RecordDrafts()
 
-Failure: TypeAlias = tuple[int, Exception]
+BatchFailure: TypeAlias = tuple[int, Exception]
 """The position of a message that has been recorded but could not be applied, and the reason."""
 
 
-class Participant(Protocol):
+class BatchParticipant(Protocol):
     """A topic with messages that are recorded together with those of other topics."""
 
     @property
@@ -104,10 +104,10 @@ class Participant(Protocol):
     def table(self) -> RecordTable | None:
         """Its records; None if it has none."""
 
-    def handles(self, origin: Origin) -> tuple[TopicHandle, OriginHandle]:
+    def handles(self, origin: JournalOrigin) -> tuple[TopicHandle, OriginHandle]:
         """Return the handles that a journal needs for its messages."""
 
-    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Draft the records of messages.
 
         Raises:
@@ -115,15 +115,15 @@ class Participant(Protocol):
         """
 
     def apply(
-        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
-    ) -> Sequence[Failure]:
+        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+    ) -> Sequence[BatchFailure]:
         """Apply and announce recorded messages; if the topic is heard, they are consecutive."""
 
     def applied(self) -> None:
         """Note that all recorded messages have been applied."""
 
 
-class _Share:
+class _TopicShare:
     """The messages of one name, or of one topic without recipients.
 
     Args:
@@ -144,8 +144,8 @@ class _Share:
 
     def __init__(
         self,
-        topic: Participant,
-        entries: Entries,
+        topic: BatchParticipant,
+        entries: EntryContents,
         positions: Sequence[int],
         places: Sequence[int],
     ) -> None:
@@ -153,11 +153,11 @@ class _Share:
         self.entries = entries
         self.places = places
         self.drafts = topic.draft(entries, positions)
-        self.failed: list[Failure] = []
+        self.failed: list[BatchFailure] = []
         self._positions = positions
         self._done = 0
 
-    def apply_all(self, start: int, step: AppendedRun) -> None:
+    def apply_all(self, start: int, step: AppendResult) -> None:
         """Apply all messages recorded in a step that began at a place."""
         places = self.places[self._done : bisect_left(self.places, step.end)]
         if places:
@@ -166,19 +166,19 @@ class _Share:
                 flags = [flags[place - start] for place in places]
             self.apply([step.txids[place - start] for place in places], flags, step.timestamp)
 
-    def apply(self, txids: Sequence[int], flags: Field, timestamp: int) -> None:
+    def apply(self, txids: Sequence[int], flags: FieldColumn, timestamp: int) -> None:
         """Apply the next messages; an error must not affect other topics."""
         start, end = self._done, self._done + len(txids)
         self._done = end
         positions, drafts = self._positions[start:end], self.drafts.part(start, end)
-        appended = AppendedRun(end - start, txids, timestamp, None, flags)
+        appended = AppendResult(end - start, txids, timestamp, None, flags)
         try:
             self.failed += self.topic.apply(self.entries, positions, drafts, appended)
         except Exception as error:  # of any kind, see above
             self.failed.append((positions[-1], error))
 
 
-class Interleaved:
+class MultiTopicBatch:
     """Messages of several topics.
 
     Args:
@@ -191,29 +191,29 @@ class Interleaved:
         StoreError: there is no room for all records; nothing has changed.
     """
 
-    def __init__(self, run: Columns, topics: Mapping[int, Participant], source: int) -> None:
+    def __init__(self, run: BatchColumns, topics: Mapping[int, BatchParticipant], source: int) -> None:
         self._numbers: Final = run.numbers
         self._handles: Final[Handles] = {
             number: topics[number].handles(name.origin) for number, name in run.used().items()
         }
         heard = {number for number, topic in topics.items() if topic.is_heard}
         concerned = {number for number, topic in topics.items() if topic.table is not None} | heard
-        entries = Entries(run)
-        shares: dict[int, _Share] = {}
-        unheard: dict[Participant, list[tuple[int, Sequence[int]]]] = {}
+        entries = EntryContents(run)
+        shares: dict[int, _TopicShare] = {}
+        unheard: dict[BatchParticipant, list[tuple[int, Sequence[int]]]] = {}
         for number, places in by_value(run.numbers) if concerned else ():
             topic = topics[number]
             if number in heard and len(heard) == 1:
-                own = Entries(run.pick(places))
-                shares[number] = _Share(topic, own, range(len(places)), places)
+                own = EntryContents(run.pick(places))
+                shares[number] = _TopicShare(topic, own, range(len(places)), places)
             elif number in heard:
-                shares[number] = _Share(topic, entries, places, places)
+                shares[number] = _TopicShare(topic, entries, places, places)
             elif number in concerned:
                 unheard.setdefault(topic, []).append((number, places))
         for topic, parts in unheard.items():
             places = parts[0][1] if len(parts) == 1 else sorted(chain(*(one for _, one in parts)))
             shares |= dict.fromkeys(
-                map(itemgetter(0), parts), _Share(topic, entries, places, places)
+                map(itemgetter(0), parts), _TopicShare(topic, entries, places, places)
             )
         self._shares: Final = [*dict.fromkeys(shares.values())]
         tables = self._by_table()
@@ -228,15 +228,15 @@ class Interleaved:
             if (number in heard and len(heard) > 1) or share in of_one_table
         }
 
-    def _by_table(self) -> dict[RecordTable, list[_Share]]:
+    def _by_table(self) -> dict[RecordTable, list[_TopicShare]]:
         """Return the tables that store the messages, each with the shares."""
-        tables: dict[RecordTable, list[_Share]] = {}
+        tables: dict[RecordTable, list[_TopicShare]] = {}
         for share in self._shares:
             if (table := share.topic.table) is not None:
                 tables.setdefault(table, []).append(share)
         return tables
 
-    def _with_own_keys(self, content: Content) -> Content:
+    def _with_own_keys(self, content: EntryColumns) -> EntryColumns:
         """Return the content to record, with the SOW keys that the messages have here."""
         keys: list[int] = []
         for share in self._shares:
@@ -247,11 +247,11 @@ class Interleaved:
         return content._replace(sow_keys=keys) if keys else content
 
     @property
-    def failures(self) -> Iterator[tuple[Entries, Sequence[Failure]]]:
+    def failures(self) -> Iterator[tuple[EntryContents, Sequence[BatchFailure]]]:
         """The messages of each topic that could not be applied."""
         return ((share.entries, share.failed) for share in self._shares if share.failed)
 
-    def record(self, journal: Journal) -> Recorded:
+    def record(self, journal: Journal) -> RecorderResult:
         """Record, apply and announce as many messages as the journal accepts."""
         place = first = last = 0
         with ExitStack() as stack:
@@ -267,9 +267,9 @@ class Interleaved:
                     break
         for share in self._shares:
             share.topic.applied()
-        return Recorded(place, first, last)
+        return RecorderResult(place, first, last)
 
-    def _apply(self, start: int, step: AppendedRun) -> None:
+    def _apply(self, start: int, step: AppendResult) -> None:
         """Apply the messages recorded in one step that began at a place."""
         in_order = {*self._in_order.values()}
         for share in self._shares:
@@ -286,7 +286,7 @@ class Interleaved:
             at = end
 
 
-def _make_room(tables: Mapping[RecordTable, Sequence[_Share]]) -> None:
+def _make_room(tables: Mapping[RecordTable, Sequence[_TopicShare]]) -> None:
     """Reserve room for all records, in the order in which they are put.
 
     Raises:

@@ -23,44 +23,44 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from server.message_types.base import BodyError
-from server.replication.core.columns import field_of, picked
-from server.storage.journal import MESSAGES, Kind, each
-from server.storage.journal.write.blocks import made_of, of_one
+from server.replication.core.columns import field_of, pick_values
+from server.storage.journal import MESSAGES, JournalEntryKind, each
+from server.storage.journal.write.blocks import map_column, of_one
 from server.storage.sow.keys.key_source import KeyRefusedError
-from server.storage.sow.record_batch import RecordRun, moments_of
+from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
-from server.storage.sow.store import StoreError
-from server.topics.replicated.batch import AT_ONCE
-from server.topics.replicated.multi_topic import Drafts, OneByOneError
+from server.storage.sow.store import RecordStoreError
+from server.topics.replicated.batch import APPLY_BATCH_SIZE
+from server.topics.replicated.multi_topic import RecordDrafts, BatchRejectedError
 from server.topics.subscriptions.delivery.record_delivery import DELETED
 from server.topics.topic_journal import split_key
 
 if TYPE_CHECKING:
-    from server.storage.journal import AppendedRun, Content, Field
-    from server.storage.sow.records import Change
-    from server.storage.sow.topic_records import SowTopic
-    from server.topics.replicated.batch import Arrivals, Entries
-    from server.topics.replicated.multi_topic import Failure
+    from server.storage.journal import AppendResult, EntryColumns, FieldColumn
+    from server.storage.sow.records import RecordChange
+    from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.multi_topic import BatchFailure
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.topic_journal import TopicJournal
 
 
-class Records(Protocol):
+class RecordWriter(Protocol):
     """Puts records, and announces changes; see `StoredTopic`."""
 
-    def apply_run(self, run: RecordRun, envelope: Envelope) -> Sequence[tuple[int, StoreError]]:
+    def apply_run(self, run: SowRecordBatch, envelope: Envelope) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run; return the places of those that cannot be stored."""
 
     def apply_each(
         self, records: Iterable[Record], envelope: Envelope
-    ) -> Sequence[tuple[int, StoreError]]:
+    ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put records one by one."""
 
-    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+    def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Announce a change."""
 
 
-class Receiving:
+class ReplicatedRecordApplier:
     """Records, applies and announces received entries for one topic.
 
     Args:
@@ -72,23 +72,23 @@ class Receiving:
 
     __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
 
-    def __init__(self, sow: SowTopic, name: str, journal: TopicJournal, records: Records) -> None:
+    def __init__(self, sow: SowTopicRecords, name: str, journal: TopicJournal, records: RecordWriter) -> None:
         self._sow: Final = sow
         self._name: Final = name
         self._journal: Final = journal
         self._records: Final = records
         self._own_keys: Final = bool(sow.table.options.key_fields)
 
-    def take_in(self, arrivals: Arrivals) -> None:
+    def take_in(self, arrivals: ReplicatedBatch) -> None:
         """Record and apply some of the received entries, from the front."""
         if arrivals.kind in MESSAGES:
             self._take_in_messages(arrivals)
-        elif arrivals.kind is Kind.SOW_DELETE:
+        elif arrivals.kind is JournalEntryKind.SOW_DELETE:
             self._take_in_deletion(arrivals)
         else:
             self._journal.append_copies(arrivals, arrivals.content())
 
-    def draft(self, entries: Entries, positions: Sequence[int]) -> Drafts:
+    def draft(self, entries: EntryContents, positions: Sequence[int]) -> RecordDrafts:
         """Return drafts of messages that are recorded together with those of other topics.
 
         Raises:
@@ -96,30 +96,30 @@ class Receiving:
         """
         drafts, problem = self._drafts_of(entries, positions)
         if problem is not None:
-            raise OneByOneError(str(problem))
+            raise BatchRejectedError(str(problem))
         if self._own_keys:
             has_extras = entries.have_extras(positions)
             if has_extras and any(entries.extras(position)[1] for position in positions):
-                raise OneByOneError("the key of one of them is not recorded here")
+                raise BatchRejectedError("the key of one of them is not recorded here")
             return drafts
         if drafts.run is None:
             keys = (entries.sow_key(position) for position in positions)
             if any(record.key != key for record, key in zip(drafts.records, keys, strict=True)):
-                raise OneByOneError("the key of one of them is another one here")
+                raise BatchRejectedError("the key of one of them is another one here")
         return drafts
 
     def apply(
-        self, entries: Entries, positions: Sequence[int], drafts: Drafts, appended: AppendedRun
-    ) -> Sequence[Failure]:
+        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+    ) -> Sequence[BatchFailure]:
         """Apply and announce messages that have been drafted and recorded."""
         if self._journal.has_feeds:
-            keys = drafts.sow_keys or picked(entries.run.sow_keys, positions)
+            keys = drafts.sow_keys or pick_values(entries.run.sow_keys, positions)
             self._journal.feed(entries, positions[0], appended, keys)
         return self._apply(entries, positions, drafts, appended)
 
     # messages
 
-    def _take_in_messages(self, arrivals: Arrivals) -> None:
+    def _take_in_messages(self, arrivals: ReplicatedBatch) -> None:
         positions = self._next_of(arrivals)
         drafts, problem = self._drafts_of(arrivals, positions)
         if problem is not None and not drafts.size:
@@ -135,13 +135,13 @@ class Receiving:
                 drafts = drafts.part(0, count)
                 arrivals.unapplied += self._apply(arrivals, positions[:count], drafts, appended)
 
-    def _next_of(self, arrivals: Arrivals) -> range:
+    def _next_of(self, arrivals: ReplicatedBatch) -> range:
         """Return the positions of the next messages that may be recorded in one step.
 
         A message that loses the key which its publisher gave is alone: its extras change.
         """
         start = arrivals.position
-        end = min(start + AT_ONCE, len(arrivals.bodies))
+        end = min(start + APPLY_BATCH_SIZE, len(arrivals.bodies))
         if self._own_keys and arrivals.has_extras:
             for place in range(start, end):
                 if arrivals.extras(place)[1]:
@@ -149,27 +149,27 @@ class Receiving:
         return range(start, end)
 
     def _drafts_of(
-        self, entries: Entries, positions: Sequence[int]
-    ) -> tuple[Drafts, Exception | None]:
+        self, entries: EntryContents, positions: Sequence[int]
+    ) -> tuple[RecordDrafts, Exception | None]:
         """Return drafts of as many messages as one step can record, and the next one's problem."""
         run, bodies = entries.run, [entries.bodies[position] for position in positions]
-        numbers = self._numbers_of(bodies, picked(run.sow_keys, positions))
+        numbers = self._numbers_of(bodies, pick_values(run.sow_keys, positions))
         if not numbers:
             records, problem = self._records_of(entries, positions)
-            return Drafts(records=records), problem
-        seconds = field_of(picked(run.expirations, positions))
-        drafts = RecordRun(
+            return RecordDrafts(records=records), problem
+        seconds = field_of(pick_values(run.expirations, positions))
+        drafts = SowRecordBatch(
             self._name,
             numbers,
             bodies,
             range(len(positions)),
             0,
-            made_of(seconds, lambda lifetime: lifetime * NANOSECONDS),
-            field_of(picked(run.clients, positions)),
-            picked(run.sequences, positions),
+            map_column(seconds, lambda lifetime: lifetime * NANOSECONDS),
+            field_of(pick_values(run.clients, positions)),
+            pick_values(run.sequences, positions),
             entries.correlation_ids(positions),
         )
-        return Drafts(drafts, sow_keys=numbers if self._own_keys else ()), None
+        return RecordDrafts(drafts, sow_keys=numbers if self._own_keys else ()), None
 
     def _numbers_of(self, bodies: Sequence[bytes], recorded: Sequence[int]) -> Sequence[int]:
         """Return SOW keys as numbers; empty if messages have to be examined one by one.
@@ -183,12 +183,12 @@ class Receiving:
         return () if self._sow.learns_keys or not all(recorded) else recorded
 
     def _records_of(
-        self, entries: Entries, positions: Sequence[int]
+        self, entries: EntryContents, positions: Sequence[int]
     ) -> tuple[list[Record], Exception | None]:
         """Do the same as `_drafts_of`, for any keys: return records, not a run."""
         bodies, sow, name = entries.bodies, self._sow, self._name
         key_of = sow.key_source(name).key
-        lifetimes = picked(entries.run.expirations, positions)
+        lifetimes = pick_values(entries.run.expirations, positions)
         drafts: list[Record] = []
         try:
             for position, lifetime in zip(positions, lifetimes, strict=True):
@@ -200,16 +200,16 @@ class Receiving:
                     sow.learn(body, key)
                 mark, bookmark = entries.correlation_id(position), entries.bookmark(position)
                 drafts.append(Record(key, body, name, 0, lifetime * NANOSECONDS, 0, mark, bookmark))
-        except (BodyError, KeyRefusedError, StoreError) as error:
+        except (BodyError, KeyRefusedError, RecordStoreError) as error:
             return drafts, error
         return drafts, None
 
-    def _with_room(self, drafts: Drafts, arrivals: Arrivals) -> Drafts:
+    def _with_room(self, drafts: RecordDrafts, arrivals: ReplicatedBatch) -> RecordDrafts:
         """Return the first drafts that there is room for: a recorded message must not fail."""
         while drafts.size:
             try:
                 drafts.make_room(self._sow.table)
-            except StoreError as error:
+            except RecordStoreError as error:
                 if drafts.size == 1:
                     arrivals.cannot(error)
                 drafts = drafts.part(0, drafts.size // 2)
@@ -217,7 +217,7 @@ class Receiving:
                 break
         return drafts
 
-    def _content_of(self, arrivals: Arrivals, drafts: Drafts) -> Content:
+    def _content_of(self, arrivals: ReplicatedBatch, drafts: RecordDrafts) -> EntryColumns:
         """Return the next messages as they are recorded, with the SOW keys that they have here.
 
         They end before a message that needs other extras than it came with. Such a message is
@@ -234,7 +234,7 @@ class Receiving:
         content, keys = arrivals.content(drafts.size), field_of(run.keys)
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
-    def _numbers_with_extras(self, arrivals: Arrivals, records: Sequence[Record]) -> list[int]:
+    def _numbers_with_extras(self, arrivals: ReplicatedBatch, records: Sequence[Record]) -> list[int]:
         """Return the numeric SOW keys of the first records with messages that keep their extras."""
         numbers: list[int] = []
         for place, record in enumerate(records, arrivals.position):
@@ -246,20 +246,20 @@ class Receiving:
 
     def _apply(
         self,
-        entries: Entries,
+        entries: EntryContents,
         positions: Sequence[int],
-        drafts: Drafts,
-        appended: AppendedRun,
-    ) -> list[Failure]:
+        drafts: RecordDrafts,
+        appended: AppendResult,
+    ) -> list[BatchFailure]:
         """Apply and announce recorded messages; return the failures."""
         envelope = entries.common_envelope(positions[0], appended.timestamp)
         moment = appended.timestamp * NANOSECONDS_IN_MICROSECOND
-        failed: list[Failure] = []
+        failed: list[BatchFailure] = []
         if drafts.run is not None:
             run = drafts.run._replace(
                 sequences=appended.txids,
                 timestamp=moment,
-                expires=moments_of(drafts.run.expires, moment),
+                expires=expiry_times(drafts.run.expires, moment),
             )
             for start, end in self._standing(run, appended.flags):
                 problems = self._records.apply_run(run.part(start, end), envelope)
@@ -278,7 +278,7 @@ class Receiving:
             failed += [(position, problem) for _, problem in problems]
         return failed
 
-    def _standing(self, run: RecordRun, flags: Field) -> Iterator[tuple[int, int]]:
+    def _standing(self, run: SowRecordBatch, flags: FieldColumn) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each row of records to put.
 
         Late records are checked one by one: records put before them count.
@@ -310,13 +310,13 @@ class Receiving:
 
     # deletions
 
-    def _take_in_deletion(self, arrivals: Arrivals) -> None:
+    def _take_in_deletion(self, arrivals: ReplicatedBatch) -> None:
         sow, position = self._sow, arrivals.position
         try:
             keys = msgspec.json.decode(arrivals.bodies[position], type=list[str])
             records = sow.find_keys(keys, lambda name: name == self._name)
             sow.table.make_room_to_remove(records)
-        except (msgspec.MsgspecError, StoreError) as error:
+        except (msgspec.MsgspecError, RecordStoreError) as error:
             arrivals.cannot(error)
             return
         appended = self._journal.append_copies(arrivals, arrivals.content(1))
@@ -330,7 +330,7 @@ class Receiving:
                 continue
             try:
                 change = sow.remove(record, appended.txids[0], moment)
-            except StoreError as error:
+            except RecordStoreError as error:
                 arrivals.unapplied.append((position, error))
             else:
                 if change is not None:

@@ -20,16 +20,16 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.envelope import Envelope
-from server.topics.subscriptions.delivery.record_conflation import Form
+from server.topics.subscriptions.delivery.record_conflation import RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH, RecordMessage
 from server.topics.subscriptions.paging.page import Page
 from server.topics.subscriptions.paging.result_set import ResultSet
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
-    from server.storage.sow.records import Change
+    from server.storage.sow.records import RecordChange
     from server.storage.views.group_records import GroupRecords
     from server.storage.views.terms import AggregationTerms
     from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
@@ -41,7 +41,7 @@ _WAITING: Final = 500
 """Bytes that a waiting change takes, apart from the bodies."""
 
 
-class _Waiting(NamedTuple):
+class _PendingGroupChange(NamedTuple):
     """A change that is not applied yet.
 
     Attributes:
@@ -50,7 +50,7 @@ class _Waiting(NamedTuple):
         reason: the reason of the removal, if the record was removed.
     """
 
-    change: Change
+    change: RecordChange
     envelope: Envelope
     reason: str
 
@@ -61,7 +61,7 @@ class _Waiting(NamedTuple):
         return _WAITING + sum(len(state.body) for state in states if state is not None)
 
 
-class Aggregate:
+class AggregateSubscription:
     """The groups that one subscription follows.
 
     Args:
@@ -96,13 +96,13 @@ class Aggregate:
         self,
         subscription: Subscription,
         terms: AggregationTerms,
-        deliver: Callable[[Form], RecordDelivery],
-        before: Aggregate | None,
+        deliver: Callable[[RecordMessageForm], RecordDelivery],
+        before: AggregateSubscription | None,
     ) -> None:
         self._subscription: Final = subscription
-        self._differ: Final = Differ(terms.message_type, terms.key_fields)
+        self._differ: Final = DeltaEncoder(terms.message_type, terms.key_fields)
         self._deliver: Final = deliver
-        self._deliveries: Final[dict[Form, RecordDelivery]] = {}
+        self._deliveries: Final[dict[RecordMessageForm, RecordDelivery]] = {}
         self._is_succeeded = False
         self.is_live = before is not None
         self.groups: Final[GroupRecords] = (
@@ -113,11 +113,11 @@ class Aggregate:
             else before.hand_over()
         )
         self.page: Final = self._page(terms.message_type, before)
-        self._waiting: Final[dict[tuple[str, str], _Waiting]] = {}
+        self._waiting: Final[dict[tuple[str, str], _PendingGroupChange]] = {}
         self._is_catching_up = False
 
-    def take(self, change: Change, envelope: Envelope, reason: str) -> None:
-        """Apply a change of a record, or queue it. See `RecordAudience.announce`."""
+    def take(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
+        """Apply a change of a record, or queue it. See `RecordFanout.announce`."""
         key = change.topic, change.key
         earlier = self._waiting.get(key)
         if self.is_live or (self._is_catching_up and earlier is None):
@@ -126,7 +126,7 @@ class Aggregate:
         if earlier is not None:
             change = change._replace(previous=earlier.change.previous)
             self._subscription.subscriber.hold(-earlier.size)
-        waiting = self._waiting[key] = _Waiting(change, envelope, reason)
+        waiting = self._waiting[key] = _PendingGroupChange(change, envelope, reason)
         self._subscription.subscriber.hold(waiting.size)
 
     def catch_up(self) -> bool:
@@ -153,7 +153,7 @@ class Aggregate:
         if not self._is_succeeded:
             self.groups.drop()
 
-    def _page(self, message_type: MessageType, before: Aggregate | None) -> Page | None:
+    def _page(self, message_type: MessageType, before: AggregateSubscription | None) -> Page | None:
         """Return the page, if paginated; it uses the previous page's result set if possible."""
         subscription, terms = self._subscription, self._subscription.page
         if terms is None:
@@ -167,7 +167,7 @@ class Aggregate:
         results.attach(page)
         return page
 
-    def _apply(self, change: Change, envelope: Envelope, reason: str) -> None:
+    def _apply(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         for changed in self.groups.take(change, envelope):
             state = changed.record or changed.previous
             if state is None:
@@ -188,7 +188,7 @@ class Aggregate:
             else:
                 self._tell(self._form(changed), message)
 
-    def _tell(self, form: Form | None, message: RecordMessage) -> None:
+    def _tell(self, form: RecordMessageForm | None, message: RecordMessage) -> None:
         if form is None:
             return
         delivery = self._deliveries.get(form)
@@ -196,10 +196,10 @@ class Aggregate:
             delivery = self._deliveries[form] = self._deliver(form)
         delivery.deliver(message)
 
-    def _form(self, changed: Change) -> Form | None:
+    def _form(self, changed: RecordChange) -> RecordMessageForm | None:
         """Return the form of a message about a group; None for no message."""
         if changed.record is None:
-            return Form.LEAVING if self._subscription.tracks_focus else None
+            return RecordMessageForm.LEAVING if self._subscription.tracks_focus else None
         if changed.previous is None or not self._subscription.delta or not self._differ.works:
-            return Form.WHOLE
-        return Form.DELTA
+            return RecordMessageForm.WHOLE
+        return RecordMessageForm.DELTA

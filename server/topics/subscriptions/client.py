@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Client(Protocol):
+class ClientIdentity(Protocol):
     """The identity of a client: a connection, or a client inside the server."""
 
     @property

@@ -15,7 +15,7 @@ be checked per message, and equal filters of many subscriptions are still decide
 F is evaluated on whole messages, hidden fields included; no expression of the client is, because
 its result would reveal hidden fields.
 
-A record that a user is not entitled to any more is out of focus: `Barrier` replaces the new state
+A record that a user is not entitled to any more is out of focus: `EntitlementVisibility` replaces the new state
 in the `oof` message by the one that the user knew. It also has a record sent whole that the user
 becomes entitled to, since a delta would reveal its previous state.
 
@@ -32,10 +32,10 @@ from msgspec import structs
 
 from server.expressions import conjuncts
 from server.expressions.backends.compile_message import compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT
 from server.expressions.redaction import hide
-from server.expressions.regex.budget import Allowance
+from server.expressions.regex.budget import SearchAllowance
 from server.expressions.tree import And, paths
 from server.message_types.select_list import selection_of
 from server.storage.sow.record_context import asks_for_context, context_of
@@ -121,7 +121,7 @@ def entitled(subscription: Subscription, permit: Permit, message_type: MessageTy
     )
 
 
-class Barrier:
+class EntitlementVisibility:
     """Limits messages about records that a user may see in some states, and not in others.
 
     Args:
@@ -134,9 +134,9 @@ class Barrier:
 
     def __init__(self, permitted: Expr, message_type: MessageType, functions: Functions) -> None:
         self._type: Final = message_type
-        self._effort: Final = Allowance()
+        self._effort: Final = SearchAllowance()
         self._extract: Final = message_type.extractor(paths(permitted))
-        read = as_read(permitted, message_type)
+        read = with_inferred_types(permitted, message_type)
         self._matches: Final = compile_filter(read, functions, effort=self._effort)
         self._asks: Final = asks_for_context(permitted, functions)
 

@@ -17,7 +17,7 @@ without any filter on the topic get every change; their deliveries are prepared 
 the others have one set per combination.
 
 A delta reveals the state before. So a record that the user is entitled to now, but was not before
-the change, is sent whole (`Barrier`). A state that only the client's own filter rejected is not
+the change, is sent whole (`EntitlementVisibility`). A state that only the client's own filter rejected is not
 secret: without `oof`, AMPS sends the delta.
 
 Subscriptions of one connection share messages as on any topic; if one of them needs the whole
@@ -40,37 +40,37 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from server.topics.subscriptions.aggregate_subscription import Aggregate
-from server.topics.subscriptions.delivery.delivery_cache import PreparedSets
+from server.topics.subscriptions.aggregate_subscription import AggregateSubscription
+from server.topics.subscriptions.delivery.delivery_cache import DeliveryCache
 from server.topics.subscriptions.delivery.delivery_hooks import WatchedFramer
-from server.topics.subscriptions.delivery.delta import Differ
+from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.presentation import Presentation
-from server.topics.subscriptions.delivery.record_conflation import ConflatedRecordDelivery, Form
+from server.topics.subscriptions.delivery.record_conflation import ConflatedRecordDelivery, RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import (
     DeltaDelivery,
-    Framer,
-    LeavingDelivery,
+    OutboxRecordFramer,
+    OofDelivery,
     RecordDelivery,
     RecordFramer,
     RecordMessage,
-    WholeDelivery,
-    Writer,
+    FullRecordDelivery,
+    RecordFrameWriter,
     deliver_run,
 )
 from server.topics.subscriptions.delivery.sink import SinkFramer
-from server.topics.subscriptions.entitlement_limits import Barrier
+from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.matching.filter_set import Filter, match_record
-from server.topics.subscriptions.paging.page import Find, Page
-from server.topics.subscriptions.paging.pages import Pages
-from server.topics.subscriptions.subscriber_set import Audience
+from server.topics.subscriptions.paging.page import FindRecord, Page
+from server.topics.subscriptions.paging.pages import TopicPages
+from server.topics.subscriptions.subscriber_set import SubscriberSet
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.storage.sow.record_batch import RecordRun
-    from server.storage.sow.records import Change
+    from server.storage.sow.record_batch import SowRecordBatch
+    from server.storage.sow.records import RecordChange
     from server.topics.subscriptions.delivery.conflation import Conflater
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.outbox import Outbox
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 _Recipient: TypeAlias = tuple[RecordDelivery, Sequence[Subscription]]
 
 
-class Kind(Enum):
+class RecordChangeKind(Enum):
     """The kind of a change of a record."""
 
     INSERT = "insert"
@@ -97,12 +97,12 @@ class _Case(NamedTuple):
         before: the filters that matched the old state.
     """
 
-    kind: Kind
+    kind: RecordChangeKind
     after: tuple[Filter, ...]
     before: tuple[Filter, ...]
 
 
-class RecordAudience(Audience):
+class RecordFanout(SubscriberSet):
     """The subscriptions of one topic with records.
 
     Args:
@@ -127,12 +127,12 @@ class RecordAudience(Audience):
     )
 
     def __init__(
-        self, message_type: MessageType, name: str, functions: Functions, differ: Differ, find: Find
+        self, message_type: MessageType, name: str, functions: Functions, differ: DeltaEncoder, find: FindRecord
     ) -> None:
         super().__init__(message_type, name, functions)
         self._differ = differ
-        self._pages = Pages(message_type, functions, find, differ)
-        self._aggregates: dict[Subscription, Aggregate] = {}
+        self._pages = TopicPages(message_type, functions, find, differ)
+        self._aggregates: dict[Subscription, AggregateSubscription] = {}
         self._is_stale = False
         self._tracking = 0  # subscriptions that track focus
         self._tracking_filtered = 0  # those of them with a filter
@@ -140,11 +140,11 @@ class RecordAudience(Audience):
         # unfiltered subscriptions, with their places: of connections without a filter here, others
         self._alone_unfiltered: dict[Subscription, int] = {}
         self._beside_filtered: dict[Subscription, int] = {}
-        self._prepared = PreparedSets[Kind | _Case, _Recipient]()
+        self._prepared = DeliveryCache[RecordChangeKind | _Case, _Recipient]()
 
     @property
     def has_subscriptions(self) -> bool:
-        """See `Audience.has_subscriptions`."""
+        """See `SubscriberSet.has_subscriptions`."""
         return super().has_subscriptions or bool(self._pages or self._aggregates)
 
     def result_set(self, subscription: Subscription) -> ResultSet | None:
@@ -154,13 +154,13 @@ class RecordAudience(Audience):
 
     @property
     def has_literal_subscription(self) -> bool:
-        """See `Audience.has_literal_subscription`; pages and groups are of exactly this topic."""
+        """See `SubscriberSet.has_literal_subscription`; pages and groups are of exactly this topic."""
         return super().has_literal_subscription or bool(self._pages or self._aggregates)
 
     def _attach(self, subscription: Subscription) -> None:
-        """See `Audience.attach`."""
+        """See `SubscriberSet.attach`."""
         if subscription.aggregation is not None:
-            self._aggregates[subscription] = Aggregate(
+            self._aggregates[subscription] = AggregateSubscription(
                 subscription,
                 subscription.aggregation,
                 partial(self._alone, subscription),
@@ -173,7 +173,7 @@ class RecordAudience(Audience):
             self._pages.attach(subscription, subscription.page, self._alone)
 
     def _detach(self, subscription: Subscription) -> None:
-        """See `Audience.detach`."""
+        """See `SubscriberSet.detach`."""
         if subscription in self._pages:
             self._pages.detach(subscription)
         elif subscription in self._aggregates:
@@ -199,7 +199,7 @@ class RecordAudience(Audience):
             self._comparing or self._pages or self._aggregates or self._filters.asks_for_context
         )
 
-    def _succeeded_by(self, subscription: Subscription) -> Aggregate | None:
+    def _succeeded_by(self, subscription: Subscription) -> AggregateSubscription | None:
         """Return the live aggregated subscription that `subscription` is about to replace."""
         for other, aggregate in self._aggregates.items():
             if (other.subscriber, other.sub_id) == (subscription.subscriber, subscription.sub_id):
@@ -214,12 +214,12 @@ class RecordAudience(Audience):
             return self._aggregates[here].page
         return self._pages.page(here) if here in self._pages else None
 
-    def aggregate(self, subscription: Subscription) -> Aggregate:
+    def aggregate(self, subscription: Subscription) -> AggregateSubscription:
         """Return the aggregate of an aggregated subscription."""
         return self._aggregates[self._here(subscription)]
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """See `Audience.cost_of`. The cost of an aggregated subscription is not known."""
+        """See `SubscriberSet.cost_of`. The cost of an aggregated subscription is not known."""
         here = self._here(subscription)
         if here in self._pages:
             return self._pages.cost_of(here, self.name)
@@ -228,7 +228,7 @@ class RecordAudience(Audience):
     def _changed(self) -> None:
         self._is_stale = True
 
-    def announce(self, change: Change, envelope: Envelope, reason: str) -> None:
+    def announce(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         """Deliver a change to subscribers.
 
         Args:
@@ -261,7 +261,7 @@ class RecordAudience(Audience):
         if self._pages:
             self._pages.take(change, envelope, message)
 
-    def announce_run(self, run: RecordRun, envelope: Envelope) -> None:
+    def announce_run(self, run: SowRecordBatch, envelope: Envelope) -> None:
         """Deliver records that have been put, provided that `asks_for_changes` is false.
 
         Args:
@@ -270,7 +270,7 @@ class RecordAudience(Audience):
         """
         if self._is_stale:
             self._prepare()
-        self._hand_over(self._to_unfiltered(Kind.UPDATE), run, envelope)
+        self._hand_over(self._to_unfiltered(RecordChangeKind.UPDATE), run, envelope)
         filters = self._filters
         if not filters:
             return
@@ -280,13 +280,13 @@ class RecordAudience(Audience):
             end = start + sum(1 for _ in alike)
             if self._is_stale:  # a filter has failed
                 self._prepare()
-            recipients = self._to_matching(_Case(Kind.UPDATE, after, ()))
+            recipients = self._to_matching(_Case(RecordChangeKind.UPDATE, after, ()))
             if recipients:
                 self._hand_over(recipients, run.part(start, end), envelope)
             start = end
 
     def _hand_over(
-        self, recipients: Sequence[_Recipient], run: RecordRun, envelope: Envelope
+        self, recipients: Sequence[_Recipient], run: SowRecordBatch, envelope: Envelope
     ) -> None:
         """Deliver a run; several deliveries of one connection are interleaved per record."""
         connections = {subscriptions[0].outbox for _, subscriptions in recipients}
@@ -300,29 +300,29 @@ class RecordAudience(Audience):
                 except Exception as error:  # no error of a subscription may fail the change
                     give_up_on(subscriptions, error)
 
-    def _tell_aggregates(self, change: Change, envelope: Envelope, reason: str) -> None:
+    def _tell_aggregates(self, change: RecordChange, envelope: Envelope, reason: str) -> None:
         for subscription, aggregate in self._aggregates.items():
             try:
                 aggregate.take(change, envelope, reason)
             except Exception as error:  # no error of a subscription may fail the change
                 give_up_on((subscription,), error)
 
-    def _due(self, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+    def _due(self, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
         """Return the recipients of a change, of all subscriptions without a page."""
         if self._is_stale:
             self._prepare()
         if change.record is None:
             if change.previous is None or not self._tracking:
                 return ()
-            kind = Kind.REMOVAL
+            kind = RecordChangeKind.REMOVAL
         else:
-            kind = Kind.INSERT if change.previous is None else Kind.UPDATE
+            kind = RecordChangeKind.INSERT if change.previous is None else RecordChangeKind.UPDATE
         recipients = self._to_unfiltered(kind)
         if self._filters:
             return [*recipients, *self._of_filters(kind, change, envelope)]
         return recipients
 
-    def _to_unfiltered(self, kind: Kind) -> Sequence[_Recipient]:
+    def _to_unfiltered(self, kind: RecordChangeKind) -> Sequence[_Recipient]:
         """Return the recipients of any change, of the connections without a filter here."""
         recipients = self._prepared.get(kind)
         if recipients is None:
@@ -335,7 +335,7 @@ class RecordAudience(Audience):
         self._alone_unfiltered, self._beside_filtered = self._by_connection()
         self._prepared.clear()
 
-    def _of_filters(self, kind: Kind, change: Change, envelope: Envelope) -> Sequence[_Recipient]:
+    def _of_filters(self, kind: RecordChangeKind, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
         """Return the recipients of a change, of the connections with a filter here."""
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
@@ -360,12 +360,12 @@ class RecordAudience(Audience):
     def _grouped(
         self,
         subscriptions: Iterable[Subscription],
-        kind: Kind,
+        kind: RecordChangeKind,
         after: set[Filter],
         before: set[Filter],
     ) -> list[_Recipient]:
         conflated: list[_Recipient] = []
-        groups: dict[tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, Form]]] = {}
+        groups: dict[tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, RecordMessageForm]]] = {}
         for subscription in subscriptions:
             form = self._form(subscription, kind, after, before)
             if form is None:
@@ -375,7 +375,7 @@ class RecordAudience(Audience):
                 delivery = self._conflated(subscription, subscription.conflater, form, had=had)
                 conflated.append((delivery, [subscription]))
                 continue
-            leaves = form is Form.LEAVING
+            leaves = form is RecordMessageForm.LEAVING
             permitted = subscription.permit.filter_text
             group = subscription.outbox, subscription.presentation, leaves, permitted
             groups.setdefault(group, []).append((subscription, form))
@@ -385,36 +385,36 @@ class RecordAudience(Audience):
         ] + conflated
 
     def _form(
-        self, subscription: Subscription, kind: Kind, after: set[Filter], before: set[Filter]
-    ) -> Form | None:
+        self, subscription: Subscription, kind: RecordChangeKind, after: set[Filter], before: set[Filter]
+    ) -> RecordMessageForm | None:
         """Return the form that a subscription gets; None for nothing. See the table at the top."""
         filter_ = self._subscriptions[subscription].filter
         matched = self._matched(subscription, kind, before)
-        if kind is Kind.REMOVAL or not (filter_ is None or filter_ in after):
-            return Form.LEAVING if matched and subscription.tracks_focus else None
-        if not subscription.delta or not self._differ.works or kind is Kind.INSERT:
-            return Form.WHOLE
+        if kind is RecordChangeKind.REMOVAL or not (filter_ is None or filter_ in after):
+            return RecordMessageForm.LEAVING if matched and subscription.tracks_focus else None
+        if not subscription.delta or not self._differ.works or kind is RecordChangeKind.INSERT:
+            return RecordMessageForm.WHOLE
         returns = subscription.tracks_focus and not matched
-        return Form.WHOLE if returns else Form.DELTA
+        return RecordMessageForm.WHOLE if returns else RecordMessageForm.DELTA
 
-    def _matched(self, subscription: Subscription, kind: Kind, before: set[Filter]) -> bool:
+    def _matched(self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]) -> bool:
         """Return True if a subscription matched a record before it changed."""
         filter_ = self._subscriptions[subscription].filter
-        return kind is not Kind.INSERT and (filter_ is None or filter_ in before)
+        return kind is not RecordChangeKind.INSERT and (filter_ is None or filter_ in before)
 
-    def _alone(self, subscription: Subscription, form: Form) -> RecordDelivery:
+    def _alone(self, subscription: Subscription, form: RecordMessageForm) -> RecordDelivery:
         """Return a delivery to a single subscription."""
         if subscription.conflater is not None:
             return self._conflated(subscription, subscription.conflater, form, had=False)
         return self._delivery_for([(subscription, form)])
 
-    def _delivery_for(self, group: Sequence[tuple[Subscription, Form]]) -> RecordDelivery:
+    def _delivery_for(self, group: Sequence[tuple[Subscription, RecordMessageForm]]) -> RecordDelivery:
         subscriptions = [subscription for subscription, _ in group]
-        if any(form is not Form.DELTA for _, form in group):
-            if group[0][1] is Form.LEAVING:
+        if any(form is not RecordMessageForm.DELTA for _, form in group):
+            if group[0][1] is RecordMessageForm.LEAVING:
                 barrier = self._barrier(subscriptions[0])
-                return LeavingDelivery(self._framer("oof", subscriptions), barrier)
-            return WholeDelivery(self._framer("p", subscriptions))
+                return OofDelivery(self._framer("oof", subscriptions), barrier)
+            return FullRecordDelivery(self._framer("p", subscriptions))
         wanting_empties = [one for one in subscriptions if not one.no_empties]
         return DeltaDelivery(
             self._framer("p", subscriptions),
@@ -423,7 +423,7 @@ class RecordAudience(Audience):
         )
 
     def _conflated(
-        self, subscription: Subscription, conflater: Conflater, form: Form, *, had: bool
+        self, subscription: Subscription, conflater: Conflater, form: RecordMessageForm, *, had: bool
     ) -> RecordDelivery:
         return ConflatedRecordDelivery(
             subscription,
@@ -436,12 +436,12 @@ class RecordAudience(Audience):
             had=had,
         )
 
-    def _barrier(self, subscription: Subscription) -> Barrier | None:
+    def _barrier(self, subscription: Subscription) -> EntitlementVisibility | None:
         """Return the entitlement barrier of a subscription; None if its user may see all."""
         permitted = subscription.permit.filter
         if permitted is None or subscription.aggregation is not None:
             return None
-        return Barrier(permitted, self.message_type, self._functions)
+        return EntitlementVisibility(permitted, self.message_type, self._functions)
 
     def _framer(self, command: str, subscriptions: Sequence[Subscription]) -> RecordFramer:
         subscriber, sink = subscriptions[0].subscriber, subscriptions[0].sink
@@ -450,14 +450,14 @@ class RecordAudience(Audience):
             return SinkFramer(sink, self.name, presentation, leaves=command == "oof")
         sub_ids = [subscription.sub_id for subscription in subscriptions]
         outbox = _writer_for(subscriptions[0])
-        framer = Framer(outbox, command, self.name, sub_ids, presentation)
+        framer = OutboxRecordFramer(outbox, command, self.name, sub_ids, presentation)
         watchers = subscriber.delivery_watchers(self.name)
         if command == "oof" or not watchers:
             return framer
         return WatchedFramer(framer, watchers, subscriber, self.name)
 
 
-def _writer_for(subscription: Subscription) -> Writer:
+def _writer_for(subscription: Subscription) -> RecordFrameWriter:
     """Return the writer for a subscription's messages, which also counts them."""
     outbox = subscription.outbox
     if subscription.conflater or subscription.page or subscription.aggregation:

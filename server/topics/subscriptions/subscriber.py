@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from server.topics.subscriptions.client import Client
+from server.topics.subscriptions.client import ClientIdentity
 
 if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.outbox import Outbox
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 
 class DeliveryWatcher(Protocol):
     """Callback for messages that have been delivered to a client."""
 
     def __call__(
-        self, client: Client, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
+        self, client: ClientIdentity, topic: str, bodies: Sequence[bytes], envelope: Envelope, /
     ) -> None:
         """Process delivered messages.
 
@@ -30,7 +30,7 @@ class DeliveryWatcher(Protocol):
         """
 
 
-class Subscriber(Client, Protocol):
+class Subscriber(ClientIdentity, Protocol):
     """A client that subscribes."""
 
     @property
@@ -38,7 +38,7 @@ class Subscriber(Client, Protocol):
         """Its output buffer."""
 
     @property
-    def log(self) -> Log:
+    def log(self) -> ServerLog:
         """The log for events of its subscriptions."""
 
     @property

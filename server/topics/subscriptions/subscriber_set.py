@@ -22,7 +22,7 @@ from server.topics.subscriptions.entitlement_limits import entitled
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.matching.filter_set import NO_FILTERS, Filter, FilterSet
 from server.topics.subscriptions.subscription import Subscription
-from server.util.multimap import joined, left, members
+from server.util.multimap import with_item, without_item, members
 
 if TYPE_CHECKING:
     from server.expressions import Functions
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from server.security.permissions import Permit
     from server.topics.subscriptions.delivery.outbox import Outbox
     from server.topics.subscriptions.matching.filter_costs import FilterCost
-    from server.util.multimap import Crowd
+    from server.util.multimap import MultimapItems
 
 
-class Seat:
+class SubscriberEntry:
     """A subscription's entry in an audience.
 
     Args:
@@ -51,7 +51,7 @@ class Seat:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Audience:
+class SubscriberSet:
     """The subscriptions of one topic of one message type.
 
     Args:
@@ -77,7 +77,7 @@ class Audience:
         self.message_type = message_type
         self.name = name
         # in their effective form here; `_limited`: by requested form, where the two differ
-        self._subscriptions: dict[Subscription, Seat] = {}
+        self._subscriptions: dict[Subscription, SubscriberEntry] = {}
         self._limited: dict[Subscription, Subscription] = {}
         self._attached = 0
         self._literal = 0  # subscriptions to this very topic
@@ -147,12 +147,12 @@ class Audience:
                     self.message_type, self._functions, self._give_up_on, self._owners_of
                 )
             filter_ = self._filters.add(subscription.filter)
-        seat = Seat(subscription, filter_, self._attached)
+        seat = SubscriberEntry(subscription, filter_, self._attached)
         self._subscriptions[subscription] = seat
         if filter_ is None:
             self._unfiltered[subscription] = self._attached
         else:
-            filter_.owners = joined(filter_.owners, seat)
+            filter_.owners = with_item(filter_.owners, seat)
             self._address(filter_)
             number = subscription.subscriber.number
             self._filtering[number] = self._filtering.get(number, 0) + 1
@@ -169,7 +169,7 @@ class Audience:
             del self._unfiltered[subscription]
         else:
             self._filters.remove(filter_)
-            filter_.owners = left(filter_.owners, seat)
+            filter_.owners = without_item(filter_.owners, seat)
             self._address(filter_)
             number = subscription.subscriber.number
             self._filtering[number] -= 1
@@ -187,7 +187,7 @@ class Audience:
     def _address(self, filter_: Filter) -> None:
         """Cache writer and id in a filter with one user, if its messages need only an id."""
         owner = filter_.owners
-        if isinstance(owner, Seat):
+        if isinstance(owner, SubscriberEntry):
             filter_.sub_id = owner.subscription.sub_id
             filter_.writer = self._plain_writer(owner.subscription)
         else:
@@ -239,7 +239,7 @@ class Audience:
         give_up_on([seat.subscription for seat in _seats(filter_)], error)
 
 
-def _seats(filter_: Filter) -> Collection[Seat]:
+def _seats(filter_: Filter) -> Collection[SubscriberEntry]:
     """Return the seats of a filter's subscriptions."""
     owners = filter_.owners
-    return () if owners is None else members(cast("Crowd[Seat]", owners))
+    return () if owners is None else members(cast("MultimapItems[SubscriberEntry]", owners))

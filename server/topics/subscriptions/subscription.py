@@ -12,7 +12,7 @@ from server.security.permissions import UNLIMITED
 from server.topics.subscriptions.delivery.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
-    from server.expressions.regex.budget import Effort
+    from server.expressions.regex.budget import SearchCounter
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
     from server.queues.core import Consumer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from server.storage.views.terms import AggregationTerms
     from server.topics.subscriptions.delivery.conflation import Conflater
     from server.topics.subscriptions.delivery.outbox import Outbox
-    from server.topics.subscriptions.delivery.sink import Sink
+    from server.topics.subscriptions.delivery.sink import MessageSink
     from server.topics.subscriptions.subscriber import Subscriber
 
 
@@ -39,7 +39,7 @@ class PageTerms:
     stop: int
 
 
-class Source(Protocol):
+class SubscriptionSource(Protocol):
     """Sends the messages of a subscription that does not get them from its topics."""
 
     def cancel(self) -> None:
@@ -91,11 +91,11 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
     no_empties: bool = False
     tracks_focus: bool = False
     began_with_query: bool = False
-    sink: Sink | None = None
+    sink: MessageSink | None = None
     options: str | None = None
     page: PageTerms | None = None
     aggregation: AggregationTerms | None = None
-    replay: Source | None = None
+    replay: SubscriptionSource | None = None
     consumer: Consumer | None = None
     max_backlog: int | None = None
     memory: int = 0
@@ -110,7 +110,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         """The outbox that its messages go to."""
         return self.held_in or self.subscriber.outbox
 
-    def is_for(self, topic: str, effort: Effort) -> bool:
+    def is_for(self, topic: str, effort: SearchCounter) -> bool:
         """Return True if a topic's name matches the subscription.
 
         If matching takes too many steps, the result is False, and is logged.

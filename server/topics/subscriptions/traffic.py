@@ -6,10 +6,10 @@ are the rest of the outboxes' totals.
 
 from __future__ import annotations
 
-from server.util.counters import Tally
+from server.util.counters import TrafficCounter
 
 
-class Traffic:
+class OutputTraffic:
     """Counters of the output to clients.
 
     Attributes:
@@ -22,9 +22,9 @@ class Traffic:
     """
 
     def __init__(self) -> None:
-        self.answers = Tally()
-        self.bookmark = Tally()
-        self.detached = Tally()
-        self.internal = Tally()
-        self.queue = Tally()
-        self.sow = Tally()
+        self.answers = TrafficCounter()
+        self.bookmark = TrafficCounter()
+        self.detached = TrafficCounter()
+        self.internal = TrafficCounter()
+        self.queue = TrafficCounter()
+        self.sow = TrafficCounter()

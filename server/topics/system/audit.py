@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.expressions.topic_names import AUDIT
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventTypes
-from server.util.rate_limited_log import Complaints, host_of
+from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
+from server.util.rate_limited_log import RateLimitedLog, host_of
 
 if TYPE_CHECKING:
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _FIELDS: Final = (
     EventField("timestamp", "Timestamp", "20065"),
@@ -35,7 +35,7 @@ _FIELDS: Final = (
 )
 
 
-class Party(NamedTuple):
+class AuditParty(NamedTuple):
     """The peer concerned.
 
     Attributes:
@@ -53,7 +53,7 @@ class Party(NamedTuple):
     module: str = ""
 
 
-NOBODY: Final = Party("", "", "")
+NOBODY: Final = AuditParty("", "", "")
 """The party of actions that the instance takes of its own accord."""
 
 
@@ -67,13 +67,13 @@ class Audit:
         log: receives the same events.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, clock: Clock, log: Log) -> None:
+    def __init__(self, topics: TopicTable, types: EventMessageTypes, clock: Clock, log: ServerLog) -> None:
         self._events = EventTopic(topics, types, AUDIT, "Audit")
         self._clock = clock
         self._log = log
-        self._complaints = Complaints(log, clock.call_later)
+        self._complaints = RateLimitedLog(log, clock.call_later)
 
-    def logged_on(self, party: Party, reason: str) -> None:
+    def logged_on(self, party: AuditParty, reason: str) -> None:
         """Report a logon.
 
         Args:
@@ -84,7 +84,7 @@ class Audit:
         self._log.emit("25-0080", **fields)
         self._publish("logon", fields)
 
-    def logon_refused(self, party: Party, reason: str) -> None:
+    def logon_refused(self, party: AuditParty, reason: str) -> None:
         """Report a refused logon.
 
         Args:
@@ -93,7 +93,7 @@ class Audit:
         """
         self._complain("25-0081", "logon_refused", party, reason=reason)
 
-    def refused(self, party: Party, action: str, resource: str, rule: str) -> None:
+    def refused(self, party: AuditParty, action: str, resource: str, rule: str) -> None:
         """Report a refused action of a user.
 
         Args:
@@ -104,7 +104,7 @@ class Audit:
         """
         self._complain("25-0082", "refused", party, action=action, resource=resource, reason=rule)
 
-    def acted(self, party: Party, action: str, resource: str) -> None:
+    def acted(self, party: AuditParty, action: str, resource: str) -> None:
         """Report an action on the instance.
 
         Args:
@@ -116,7 +116,7 @@ class Audit:
         self._log.emit("25-0083", **fields)
         self._publish("action", fields)
 
-    def complain(self, message_id: str, party: Party, /, **fields: str) -> None:
+    def complain(self, message_id: str, party: AuditParty, /, **fields: str) -> None:
         """Write an entry to the log alone, unless there have been many of its kind.
 
         Args:
@@ -126,7 +126,7 @@ class Audit:
         """
         self._complaints.emit(message_id, host_of(party.address), **fields)
 
-    def _complain(self, message_id: str, event: str, party: Party, **more: str) -> None:
+    def _complain(self, message_id: str, event: str, party: AuditParty, **more: str) -> None:
         fields = _fields(party, **more)
         who = f"{party.user!r} at {host_of(party.address)}"
         if self._complaints.emit(message_id, who, **fields):
@@ -143,7 +143,7 @@ class Audit:
             self._events.publish(listener, _FIELDS, values, now)
 
 
-def _fields(party: Party, **more: str) -> dict[str, str]:
+def _fields(party: AuditParty, **more: str) -> dict[str, str]:
     return {
         "auth_id": party.user,
         "client_address": party.address,

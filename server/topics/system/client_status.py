@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from server.expressions import to_text
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventTypes
+from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
-    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.client import ClientIdentity
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
 
@@ -41,13 +41,13 @@ _FIELDS_OF_CONNECTIONS: Final = (
 """Fields that are left out where they do not apply; the others are NULL then."""
 
 
-class Watchers(Protocol):
+class ClientObservers(Protocol):
     """Observers inside the server that are notified of clients' actions."""
 
     def watches_clients(self, event: str) -> bool:
         """Return whether any observer is to be notified of an event."""
 
-    def tell(self, event: str, client: Client, details: Mapping[str, str | None]) -> None:
+    def tell(self, event: str, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
         """Notify the observers.
 
         Args:
@@ -68,7 +68,7 @@ class ClientStatus:
     """
 
     def __init__(
-        self, topics: TopicTable, types: EventTypes, clock: Clock, watchers: Watchers
+        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, watchers: ClientObservers
     ) -> None:
         self._watchers = watchers
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")
@@ -78,7 +78,7 @@ class ClientStatus:
         """Return whether an event has any recipient: worth testing before its fields are made."""
         return self._events.is_heard or self._watchers.watches_clients(event)
 
-    def publish(self, event: str, client: Client, **details: str | Expr | None) -> None:
+    def publish(self, event: str, client: ClientIdentity, **details: str | Expr | None) -> None:
         """Publish an action of a client.
 
         Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from server.message_types.base import Value
 from server.message_types.paths import Path
 from server.topics.subscriptions.delivery.envelope import Envelope
-from server.util.counters import Tally
+from server.util.counters import TrafficCounter
 
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
@@ -39,7 +39,7 @@ class EventField(NamedTuple):
     unified_tag: str = ""
 
 
-class Listener(NamedTuple):
+class TypedEventTopic(NamedTuple):
     """An event topic of one message type.
 
     Attributes:
@@ -63,7 +63,7 @@ class EventTopic:
         root: the name of the element that holds the fields, in types that have one.
     """
 
-    def __init__(self, topics: TopicTable, types: EventTypes, name: str, root: str) -> None:
+    def __init__(self, topics: TopicTable, types: EventMessageTypes, name: str, root: str) -> None:
         self._topics = topics
         self._types = types
         self._name = name
@@ -83,19 +83,19 @@ class EventTopic:
                 return True
         return False
 
-    def listeners(self) -> list[Listener]:
+    def listeners(self) -> list[TypedEventTopic]:
         """Return the message types that have a subscriber, or store events."""
         found = []
         for message_type in self._types.message_types:
             topic = self._topics.find(message_type.name, self._name)
             if topic.has_subscriptions or topic.keeps_messages:
                 unified = message_type.name in self._types.with_unified_tags
-                found.append(Listener(topic, self._types.modules[message_type.name], unified))
+                found.append(TypedEventTopic(topic, self._types.modules[message_type.name], unified))
         return found
 
     def publish(
         self,
-        listener: Listener,
+        listener: TypedEventTopic,
         fields: Iterable[EventField],
         values: Mapping[str, Value],
         moment: float,
@@ -117,7 +117,7 @@ class EventTopic:
             topic.give_up(error)
 
     def _named(
-        self, listener: Listener, fields: Iterable[EventField], values: Mapping[str, Value]
+        self, listener: TypedEventTopic, fields: Iterable[EventField], values: Mapping[str, Value]
     ) -> Iterable[tuple[Path, Value]]:
         for field in fields:
             value = values.get(field.name)
@@ -131,7 +131,7 @@ class EventTopic:
                 yield (self._root, field.name), value
 
 
-class EventTypes:
+class EventMessageTypes:
     """The message types to build events in.
 
     Args:
@@ -159,4 +159,4 @@ class EventTypes:
         ]
         self.modules = modules
         self.with_unified_tags = with_unified_tags
-        self.published: Final = Tally()
+        self.published: Final = TrafficCounter()

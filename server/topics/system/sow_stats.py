@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventTypes
+from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
 
 if TYPE_CHECKING:
     from server.message_types.base import Value
-    from server.topics.sow_registry import Stores
+    from server.topics.sow_registry import SowRegistry
     from server.topics.topic_table import TopicTable
     from server.util.clock import Clock
 
@@ -41,8 +41,8 @@ class SowStats:
     def __init__(
         self,
         topics: TopicTable,
-        types: EventTypes,
-        stores: Stores,
+        types: EventMessageTypes,
+        stores: SowRegistry,
         clock: Clock,
         flush: Callable[[], None],
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from server.admin.console.log_tail import MOST_FOLLOWERS
+from server.admin.console.log_tail import MAX_LOG_FOLLOWERS
 from tests.admin.console.browser import Browser
 from tests.admin.console.test_documents import follow
 from tests.admin.support import Admin, running_admin
@@ -80,11 +80,11 @@ def test_too_many_who_follow_the_log_are_no_matter_of_entitlement(
 ) -> None:
     browser.logs_are_expected = True
     with running_admin(tmp_path) as admin, ExitStack() as stack:
-        for _ in range(MOST_FOLLOWERS):
+        for _ in range(MAX_LOG_FOLLOWERS):
             stack.enter_context(follow(admin)).recv(1)
         browser.port = admin.port
         browser.open("log")
-        browser.shows("[role=alert]", f"{MOST_FOLLOWERS} follow the log already")
+        browser.shows("[role=alert]", f"{MAX_LOG_FOLLOWERS} follow the log already")
         browser.close_page()
 
 

@@ -11,8 +11,8 @@ from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
 from server.app.wiring.catalogue import ProgramCatalogue
 from server.app.wiring.provision_replication import provision_replication
-from server.replication.core import Peer, Resume, Sender, State
-from server.storage.journal import Entry
+from server.replication.core import PeerInstance, PositionResponse, ReplicationSender, SenderState
+from server.storage.journal import JournalEntry
 from tests.engine.support import Core, CorePeer
 from tests.replication.batches import received
 
@@ -89,12 +89,12 @@ class Member:
         self.replication, self._remembering = provisioned
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> PeerInstance:
         """As others know it."""
         replication = self.replication
-        return Peer(self.name, replication.group, replication.log_id, replication.began)
+        return PeerInstance(self.name, replication.group, replication.log_id, replication.began)
 
-    def sender(self, name: str) -> Sender:
+    def sender(self, name: str) -> ReplicationSender:
         """What sends to a destination."""
         return self.replication.destinations[name].sender
 
@@ -118,7 +118,7 @@ class Member:
         """What it has written to its log under an id."""
         return [fields for one, fields in self.core.log.entries if one == message_id]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """What is in its log, all of it committed."""
         self.core.commit()
         return list(self.core.transaction_log.journal.entries())
@@ -143,7 +143,7 @@ def connect(source: Member, target: Member) -> None:
     sender, receiver = source.sender(target.name), target.replication.receiver(source.name)
     begin = sender.connected(target.peer)
     for answer in receiver.begin(source.peer, begin, target.replication.settled):
-        if isinstance(answer, Resume):
+        if isinstance(answer, PositionResponse):
             sender.resume(answer)
         else:
             sender.learn(answer)
@@ -153,7 +153,7 @@ def connect(source: Member, target: Member) -> None:
 def carry(source: Member, target: Member) -> None:
     """Bring everything that there is to another instance, and its acknowledgement back."""
     sender, receiver = source.sender(target.name), target.replication.receiver(source.name)
-    if sender.state is State.APART:
+    if sender.state is SenderState.APART:
         connect(source, target)
     source.core.commit()
     while (batch := sender.pull(source.replication.now, flush=True)) is not None:

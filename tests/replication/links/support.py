@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from amperage.wire.bookmarks import client_hash
 from config_schema.problems import Location
-from config_schema.selection import Selection
+from config_schema.selection import TopicPattern
 from config_schema.spec import (
     DestinationSpec,
     KnownBy,
@@ -18,35 +18,35 @@ from config_schema.spec.common import InetAddr
 from config_schema.topology import InstanceDescription
 from config_schema.topology.description import (
     Destination,
-    LoggedTopic,
+    TransactionLogTopic,
     PeerAddress,
     ReplicatedTopic,
 )
-from server.engine.scheduler import Turns
-from server.replication.apply.permissions import IncomingPermits
+from server.engine.scheduler import Scheduler
+from server.replication.apply.permissions import ApplyPermissions
 from server.replication.core import (
-    Columns,
+    BatchColumns,
     Hello,
-    Known,
-    Recent,
-    Recorded,
+    DedupWindow,
+    RecentEntries,
+    RecorderResult,
     Routes,
-    Sender,
+    ReplicationSender,
     TopicRoute,
 )
-from server.replication.links.link import Link
-from server.replication.links.link_events import LinkEvent, Way
-from server.replication.links.registry import Links
-from server.replication.links.replication_state import OwnDestination, Recollected, Replication
-from server.storage.journal import Topic
-from server.topics.durable_watermark import Unsettled
+from server.replication.links.link import ReplicationLink
+from server.replication.links.link_events import LinkEvent, LinkDirection
+from server.replication.links.registry import LinkRegistry
+from server.replication.links.replication_state import ReplicationDestination, RecoveredState, ReplicationState
+from server.storage.journal import JournalTopic
+from server.topics.durable_watermark import DurableWatermarks
 from server.topics.subscriptions.delivery.outbox import Outboxes
 from server.topics.transaction_log import TransactionLog
 from tests.engine.support import RecordingLog, SimulatedClock
 from tests.replication.memory import Log
 
 HERE = Location("config.xml", 1)
-ORDERS = Topic("json", "orders")
+ORDERS = JournalTopic("json", "orders")
 
 
 def destination(
@@ -77,13 +77,13 @@ def destination(
 
 
 class OpenGate:
-    """A transport that lets everybody in; see `Gate`.
+    """A transport that lets everybody in; see `LinkAdmission`.
 
     Args:
         admit: says why an instance is not let in, by user and password.
         lack: why no destination may be served over the connection.
         topics: the topics that may be replicated; None for all.
-        is_stranger: see `Gate`.
+        is_stranger: see `LinkAdmission`.
 
     Attributes:
         refused: what has been written into the audit trail.
@@ -107,10 +107,10 @@ class OpenGate:
     def admit(self, hello: Hello) -> str | None:
         return self._admit(hello.user, hello.password)
 
-    def judge(self, topic: Topic) -> str | None:
+    def judge(self, topic: JournalTopic) -> str | None:
         return None if self.may_replicate(topic) else f"{topic.name} is not for it"
 
-    def may_replicate(self, topic: Topic) -> bool:
+    def may_replicate(self, topic: JournalTopic) -> bool:
         return self._topics is None or topic.name in self._topics
 
     def falls_short(self, _: DestinationSpec) -> str | None:
@@ -124,13 +124,13 @@ class OpenGate:
 
 
 class Pipe:
-    """One end of a connection: a `Conduit`, whose other end is another one, or a test.
+    """One end of a connection: a `LinkConnection`, whose other end is another one, or a test.
 
     Attributes:
         sent: what was sent and has not arrived.
         is_open: whether this end has not been closed.
         is_reading: whether it is read from.
-        is_ready: see `Conduit`.
+        is_ready: see `LinkConnection`.
         owner: the instance that has this end.
     """
 
@@ -141,7 +141,7 @@ class Pipe:
         self.is_open = True
         self.is_reading = True
         self.is_ready = True
-        self.link: Link | None = None
+        self.link: ReplicationLink | None = None
         self.other: Pipe | None = None
         self.ends_told = False
 
@@ -214,7 +214,7 @@ class Instance:
         self.entries = log or Log(name)
         self.log = RecordingLog()
         self.room: int | None = None
-        self.events: list[tuple[LinkEvent, Way]] = []
+        self.events: list[tuple[LinkEvent, LinkDirection]] = []
         own = {one.name: self._own(one) for one in destinations}
         self.description = InstanceDescription(
             name=name,
@@ -223,24 +223,24 @@ class Instance:
             listens=None if listens is None else PeerAddress("localhost", listens, False, HERE),
             log_location=HERE,
             logged=tuple(
-                LoggedTopic(Selection(topic, "json", is_expression=False), HERE) for topic in logged
+                TransactionLogTopic(TopicPattern(topic, "json", is_expression=False), HERE) for topic in logged
             ),
             stored=(),
             destinations=tuple(map(_described, destinations)),
             downgrades=False,
         )
-        known = Known(lambda client: self.entries.sequences.get(client, 0))
-        recollected = Recollected(
-            self.entries.identity, self.entries.began, known, Recent(), Unsettled(), {}, {}, {}
+        known = DedupWindow(lambda client: self.entries.sequences.get(client, 0))
+        recollected = RecoveredState(
+            self.entries.identity, self.entries.began, known, RecentEntries(), DurableWatermarks(), {}, {}, {}
         )
-        self.replication = Replication(
+        self.replication = ReplicationState(
             self.description,
             nonce,
             recollected,
             own,
             0,
             self,
-            IncomingPermits(),
+            ApplyPermissions(),
             cast(TransactionLog, self),
             self.clock,
             lambda: self.clock.time,
@@ -248,22 +248,22 @@ class Instance:
         )
         outboxes = Outboxes(self.clock.now)
         self.elapsed: Callable[[], float] = self.clock.now
-        self.turns = Turns(self.clock, self._elapsed, outboxes, self.log)
-        self.links = Links(self.replication, self.turns, self.clock, self.log)
+        self.turns = Scheduler(self.clock, self._elapsed, outboxes, self.log)
+        self.links = LinkRegistry(self.replication, self.turns, self.clock, self.log)
         for event in LinkEvent:
             self.replication.events.watch(event, self._watcher(event))
 
     def _elapsed(self) -> float:
         return self.elapsed()
 
-    def _watcher(self, event: LinkEvent) -> Callable[[Way], None]:
+    def _watcher(self, event: LinkEvent) -> Callable[[LinkDirection], None]:
         return lambda way: self.events.append((event, way))
 
-    def _own(self, spec: DestinationSpec) -> OwnDestination:
+    def _own(self, spec: DestinationSpec) -> ReplicationDestination:
         routes = Routes([TopicRoute("json", "orders")], spec.pass_through)
         stream = f"{self.entries.identity}>{spec.name}"
-        sender = Sender(self.entries, stream, routes, self.entries.first_txid - 1)
-        return OwnDestination(spec, sender, Way("", "", "", "", ""))
+        sender = ReplicationSender(self.entries, stream, routes, self.entries.first_txid - 1)
+        return ReplicationDestination(spec, sender, LinkDirection("", "", "", "", ""))
 
     # What Replication asks of the transaction log.
 
@@ -287,14 +287,14 @@ class Instance:
     def highest(self) -> dict[int, int]:
         return dict(self.entries.sequences)
 
-    def record(self, run: Columns, source: Any) -> Recorded:
+    def record(self, run: BatchColumns, source: Any) -> RecorderResult:
         recorded = self.entries.take(run, source, self.room)
         if self.room is not None:
             self.room -= recorded.done
         return recorded
 
     def published_twice(
-        self, topic: Topic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
+        self, topic: JournalTopic, marks: Sequence[tuple[int, int]], publishers: tuple[str, str]
     ) -> None:
         """No queue is concerned."""
 
@@ -325,7 +325,7 @@ class Instance:
         """The entries with an id."""
         return [fields for one, fields in self.log.entries if one == message]
 
-    def sender(self, name: str) -> Sender:
+    def sender(self, name: str) -> ReplicationSender:
         """What sends to a destination."""
         return self.replication.destinations[name].sender
 
@@ -338,7 +338,7 @@ def _described(spec: DestinationSpec) -> Destination:
         pass_through=spec.pass_through,
         topics=tuple(
             ReplicatedTopic(
-                Selection(topic.name, topic.message_type, is_expression=False),
+                TopicPattern(topic.name, topic.message_type, is_expression=False),
                 topic.filter,
                 topic.exclude_validation,
                 topic.location,

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from config_schema.topology.description import AdminAddress
 from server.replication.links.admin_addresses import (
-    NOWHERE,
-    AdminInterface,
-    best,
+    NO_ADMIN_LOCATION,
+    AdminLocation,
+    best_admin_location,
     host_of,
-    said,
-    seen,
+    reported_admin_location,
+    peer_admin_location,
 )
 from tests.replication.links.support import Network, destination
 
@@ -43,15 +43,15 @@ def test_where_the_admin_interface_is(
 ) -> None:
     a = Network().instance("A", destination("B"))
     description = replace(a.description, admin=admin)
-    assert said(description).address == own
-    assert seen(description, host).address == (own if there is None else there)
+    assert reported_admin_location(description).address == own
+    assert peer_admin_location(description, host).address == (own if there is None else there)
 
 
 def test_its_scheme_is_told() -> None:
     a = Network().instance("A", destination("B"))
     secure = replace(a.description, admin=replace(ANYWHERE, is_secure=True))
-    assert seen(secure, "two") == AdminInterface("two:8085", "https")
-    assert seen(replace(secure, admin=ANYWHERE), "two") == AdminInterface("two:8085", "http")
+    assert peer_admin_location(secure, "two") == AdminLocation("two:8085", "https")
+    assert peer_admin_location(replace(secure, admin=ANYWHERE), "two") == AdminLocation("two:8085", "http")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
 
 
 def test_of_several_the_one_is_shown_that_most_can_use() -> None:
-    near, far = AdminInterface("127.0.0.1:1", "http"), AdminInterface("10.0.0.7:1", "http")
-    assert best([NOWHERE, near, far]) == best([far, near]) == far
-    assert best([NOWHERE, near]) == near
-    assert best([]) == NOWHERE
+    near, far = AdminLocation("127.0.0.1:1", "http"), AdminLocation("10.0.0.7:1", "http")
+    assert best_admin_location([NO_ADMIN_LOCATION, near, far]) == best_admin_location([far, near]) == far
+    assert best_admin_location([NO_ADMIN_LOCATION, near]) == near
+    assert best_admin_location([]) == NO_ADMIN_LOCATION

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from server.engine.scheduler import Turns
-from server.replication.anti_entropy.coordinator import AGAIN_SECONDS, FIRST_SECONDS, Comparing
-from server.replication.anti_entropy.republisher import Repairs
+from server.engine.scheduler import Scheduler
+from server.replication.anti_entropy.coordinator import COMPARISON_INTERVAL_S, FIRST_COMPARISON_DELAY_S, AntiEntropyCoordinator
+from server.replication.anti_entropy.republisher import RecordRepublisher
 from server.replication.apply.republish import RepairPublisher
-from server.replication.links.registry import Links
+from server.replication.links.registry import LinkRegistry
 from server.topics.subscriptions.delivery.outbox import Outboxes
 from tests.engine.support import CorePeer
 from tests.replication.links.members import Member, destination
@@ -36,10 +36,10 @@ class Instance(Member):
         core = self.core
         core.keep(topic_spec("/id", name="records"))
         engine = core.engine
-        turns = Turns(core.clock, core.clock.now, Outboxes(core.clock.now), core.log)
-        self.links = Links(self.replication, turns, core.clock, core.log)
-        repairs = Repairs(RepairPublisher(engine.topics, core.clock), core.log)
-        self.comparing = Comparing(
+        turns = Scheduler(core.clock, core.clock.now, Outboxes(core.clock.now), core.log)
+        self.links = LinkRegistry(self.replication, turns, core.clock, core.log)
+        repairs = RecordRepublisher(RepairPublisher(engine.topics, core.clock), core.log)
+        self.comparing = AntiEntropyCoordinator(
             self.replication, engine.stores, repairs, self.links, turns, core.clock, core.log
         )
         self.publisher: CorePeer = self.client(f"publisher of {name}")
@@ -133,7 +133,7 @@ def test_instances_in_step_say_so_after_a_while(pair: Pair) -> None:
     for number in range(200):
         pair.a.publish(number, "first")
     pair.connect()
-    pair.pass_time(FIRST_SECONDS + 5)
+    pair.pass_time(FIRST_COMPARISON_DELAY_S + 5)
     assert found(pair.a) == found(pair.b) == [("1E-0013", "records", 200)]
     assert pair.b.comparing.findings.latest["a", "json", "records"].is_in_step
 
@@ -141,11 +141,11 @@ def test_instances_in_step_say_so_after_a_while(pair: Pair) -> None:
 def test_it_is_looked_again_every_hour(pair: Pair) -> None:
     pair.a.publish(1, "first")
     pair.connect()
-    pair.pass_time(FIRST_SECONDS + 5)
+    pair.pass_time(FIRST_COMPARISON_DELAY_S + 5)
     for instance in (pair.a, pair.b):
-        instance.core.clock.advance(AGAIN_SECONDS - 10)
+        instance.core.clock.advance(COMPARISON_INTERVAL_S - 10)
     pair.connect()
-    pair.pass_time(FIRST_SECONDS + 20)
+    pair.pass_time(FIRST_COMPARISON_DELAY_S + 20)
     assert len(found(pair.a)) == len(found(pair.b)) >= 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.registry import TRIGGERS
-from server.replication.links.link_events import LinkEvent, Way
+from server.replication.links.link_events import LinkEvent, LinkDirection
 from tests.actions.support import Bench, Use, echo, options
 from tests.replication.links.members import Member, carry, destination
 from tests.replication.links.test_settlement import publish
@@ -100,7 +100,7 @@ def test_actions_downgrade_and_upgrade_by_age(tmp_path: Path) -> None:
     b.close()
 
 
-WAY = Way("a!b@g!sync!amps-replication", "b", "g", "10.0.0.1:9", "out")
+WAY = LinkDirection("a!b@g!sync!amps-replication", "b", "g", "10.0.0.1:9", "out")
 
 
 @pytest.mark.parametrize("event", LinkEvent)

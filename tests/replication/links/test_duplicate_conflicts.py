@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from amperage.wire.bookmarks import client_hash
-from server.replication.core import Conflict
+from server.replication.core import DuplicateConflict
 from server.replication.links.duplicate_conflicts import (
-    MOST_PUBLISHERS,
-    SAY_AGAIN_SECONDS,
-    Conflicts,
+    MAX_LOGGED_PUBLISHERS,
+    CONFLICT_LOG_INTERVAL_S,
+    DuplicateConflictLog,
 )
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 from server.storage.journal.format.entry import NO_ORIGIN
 from server.storage.journal.format.layout import crc32c
 from tests.engine.support import RecordingLog, SimulatedClock
@@ -18,8 +18,8 @@ from tests.replication.links.support import ORDERS, Instance, Network, destinati
 PUBLISHER = client_hash("publisher")
 
 
-def conflict(client: int, sequence: int) -> Conflict:
-    return Conflict(client, sequence, Topic("json", "orders"))
+def conflict(client: int, sequence: int) -> DuplicateConflict:
+    return DuplicateConflict(client, sequence, JournalTopic("json", "orders"))
 
 
 def test_what_two_instances_have_under_one_name_is_logged_by_both() -> None:
@@ -40,7 +40,7 @@ def test_what_two_instances_have_under_one_name_is_logged_by_both() -> None:
             {"other": other, "topic": "orders", "identity": PUBLISHER, "sequence": 1}
         ]
         assert instance.links.conflicts.count == 3
-    network.pass_time(SAY_AGAIN_SECONDS + 1, step=1)
+    network.pass_time(CONFLICT_LOG_INTERVAL_S + 1, step=1)
     for instance, other in ((a, "B"), (b, "A")):
         (entry,) = instance.logs("1E-0010")
         assert (entry["other"], entry["count"], entry["sequence"]) == (other, 2, 3)
@@ -63,13 +63,13 @@ def note(instance: Instance) -> None:
 
 def test_of_many_the_log_has_their_number() -> None:
     clock, log = SimulatedClock(), RecordingLog()
-    conflicts = Conflicts(clock, log)
+    conflicts = DuplicateConflictLog(clock, log)
     for sequence in range(1, 1001):
         conflicts.note("B", [conflict(7, sequence)])
     assert [entry[0] for entry in log.entries] == ["1E-0006"]
-    clock.advance(SAY_AGAIN_SECONDS)
+    clock.advance(CONFLICT_LOG_INTERVAL_S)
     assert [(one, fields.get("count")) for one, fields in log.entries[1:]] == [("1E-0010", 999)]
-    clock.advance(SAY_AGAIN_SECONDS)
+    clock.advance(CONFLICT_LOG_INTERVAL_S)
     assert len(log.entries) == 2
     conflicts.note("B", [conflict(7, 2000)])
     assert [entry[0] for entry in log.entries[2:]] == ["1E-0006"]
@@ -77,10 +77,10 @@ def test_of_many_the_log_has_their_number() -> None:
 
 def test_of_very_many_publishers_the_last_ones_are_not_told_apart() -> None:
     clock, log = SimulatedClock(), RecordingLog()
-    conflicts = Conflicts(clock, log)
-    conflicts.note("B", [conflict(client, 1) for client in range(1, 10 * MOST_PUBLISHERS + 1)])
-    assert len(log.entries) <= MOST_PUBLISHERS + 1
-    assert conflicts.count == 10 * MOST_PUBLISHERS
-    clock.advance(SAY_AGAIN_SECONDS)
+    conflicts = DuplicateConflictLog(clock, log)
+    conflicts.note("B", [conflict(client, 1) for client in range(1, 10 * MAX_LOGGED_PUBLISHERS + 1)])
+    assert len(log.entries) <= MAX_LOGGED_PUBLISHERS + 1
+    assert conflicts.count == 10 * MAX_LOGGED_PUBLISHERS
+    clock.advance(CONFLICT_LOG_INTERVAL_S)
     counts = [fields["count"] for one, fields in log.entries if one == "1E-0010"]
-    assert counts == [9 * MOST_PUBLISHERS - 1]
+    assert counts == [9 * MAX_LOGGED_PUBLISHERS - 1]

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from server.replication.links.flap_log import MOST_ENTRIES, SUM_UP_SECONDS
+from server.replication.links.flap_log import MAX_FLAP_ENTRIES, FLAP_SUMMARY_INTERVAL_S
 from tests.replication.links.support import Instance, Network
 from tests.replication.links.test_links import A_TO_B, pair, reconnect
 
@@ -36,8 +36,8 @@ def test_the_log_does_not_grow_with_links_that_come_and_go(network: Network) -> 
     a, b = pair(network)
     flap(network, a, b, FLAPS)
     for instance in (a, b):
-        assert 0 < entries(instance) <= 2 * MOST_ENTRIES, "of both directions"
-    network.pass_time(SUM_UP_SECONDS)
+        assert 0 < entries(instance) <= 2 * MAX_FLAP_ENTRIES, "of both directions"
+    network.pass_time(FLAP_SUMMARY_INTERVAL_S)
     for instance in (a, b):
         said = {str(one["client"]): one for one in instance.logs("1E-0033")}
         assert said[A_TO_B]["count"] == FLAPS - 1
@@ -49,7 +49,7 @@ def test_the_log_does_not_grow_with_links_that_come_and_go(network: Network) -> 
 
 def test_a_link_that_begins_again_now_and_then_is_logged_each_time(network: Network) -> None:
     a, b = pair(network)
-    times = 3 * MOST_ENTRIES
+    times = 3 * MAX_FLAP_ENTRIES
     for _ in range(times):
         reconnect(network, a, b)
         network.pass_time(20, step=1)

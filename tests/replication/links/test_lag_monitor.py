@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from server.replication.links.lag_monitor import LATE_SECONDS, Lateness
+from server.replication.links.lag_monitor import LAG_WARNING_SECONDS, ReplicationLagMonitor
 from tests.replication.links.support import Instance, Network, destination
 
 
@@ -15,12 +15,12 @@ def network() -> Network:
     return Network()
 
 
-def late(network: Network, *, sync: bool = True) -> tuple[Instance, Lateness]:
+def late(network: Network, *, sync: bool = True) -> tuple[Instance, ReplicationLagMonitor]:
     """An instance whose destination has been away for long, when there was something for it."""
     a = network.instance("A", destination("B", port=2, sync=sync), listens=1)
-    lateness = Lateness(a.replication, network.clock, a.log)
+    lateness = ReplicationLagMonitor(a.replication, network.clock, a.log)
     a.publish(4)
-    network.pass_time(LATE_SECONDS + 2)
+    network.pass_time(LAG_WARNING_SECONDS + 2)
     return a, lateness
 
 
@@ -30,7 +30,7 @@ def test_what_waits_for_long_is_logged_once_with_its_destination(network: Networ
     (entry,) = a.logs("1E-0011")
     assert (entry["destination"], entry["state"]) == ("B", "not connected")
     assert entry["txid"] == a.entries.first_txid
-    assert entry["age"] == timedelta(seconds=LATE_SECONDS)
+    assert entry["age"] == timedelta(seconds=LAG_WARNING_SECONDS)
     assert not a.logs("1E-0012")
 
 
@@ -41,7 +41,7 @@ def test_it_is_logged_when_the_destination_has_caught_up(network: Network) -> No
     network.pass_time(2)
     (entry,) = a.logs("1E-0012")
     assert (entry["destination"], entry["why"]) == ("B", "it has caught up")
-    assert entry["age"] >= timedelta(seconds=LATE_SECONDS)  # type: ignore[operator]  # fields are objects
+    assert entry["age"] >= timedelta(seconds=LAG_WARNING_SECONDS)  # type: ignore[operator]  # fields are objects
     network.pass_time(20)
     assert len(a.logs("1E-0011")) == 1
 
@@ -63,15 +63,15 @@ def test_what_waits_is_told_with_its_age(network: Network) -> None:
     _, lateness = late(network)
     assert lateness.state == {
         "entries that wait for B": 4,
-        "seconds that they have waited for B": LATE_SECONDS + 2,
+        "seconds that they have waited for B": LAG_WARNING_SECONDS + 2,
     }
 
 
 def test_what_does_not_take_long_is_not_logged(network: Network) -> None:
     a = network.instance("A", destination("B", port=2), listens=1)
-    Lateness(a.replication, network.clock, a.log)
+    ReplicationLagMonitor(a.replication, network.clock, a.log)
     network.connect(a, "B", network.instance("B", destination("A", port=1), listens=2))
-    for _ in range(3 * int(LATE_SECONDS)):
+    for _ in range(3 * int(LAG_WARNING_SECONDS)):
         a.publish(1)
         network.pass_time(1)
     assert not a.logs("1E-0011")

@@ -10,22 +10,22 @@ import pytest
 from server.replication.core import (
     VERSION,
     Ack,
-    Batch,
-    Beat,
-    Begin,
-    Columns,
-    Had,
+    ReplicationBatch,
+    HeartbeatFrame,
+    PositionRequest,
+    BatchColumns,
+    PublisherWindow,
     Hello,
-    Knowledge,
-    Name,
-    Packed,
-    Refused,
-    Resume,
-    Same,
-    Sent,
+    DedupState,
+    SharedProperties,
+    PackedBatch,
+    HelloRefusal,
+    PositionResponse,
+    ConstantColumn,
+    OutboundFrame,
     encode,
 )
-from server.storage.journal import Origin, Topic
+from server.storage.journal import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import crc32c
 from tests.replication.batches import packed, together
 from tests.replication.links.support import (
@@ -63,24 +63,24 @@ class Liar:
         lanes = [(self.number, self.number) for _ in range(self.random.randrange(3))]
         return Ack(self.number, lanes)
 
-    def batch(self) -> Packed:
+    def batch(self) -> PackedBatch:
         after, upto = sorted((self.number, self.number))
         return packed(
-            Batch(after, upto, together(*(self.run() for _ in range(self.random.randrange(3)))))
+            ReplicationBatch(after, upto, together(*(self.run() for _ in range(self.random.randrange(3)))))
         )
 
-    def run(self) -> Columns:
+    def run(self) -> BatchColumns:
         count = self.random.randrange(1, 4)
         data = [self.random.randbytes(self.random.randrange(20)) for _ in range(count)]
         path = self.random.choice(("", "A", "A@A,B", "C,D@E", "%", ",,@"))
         topic = self.random.choice((("json", "orders"), ("json", "other"), ("", "")))
 
-        def column(*values: int) -> Same:
-            return Same(self.random.choice(values or EDGES), count)
+        def column(*values: int) -> ConstantColumn:
+            return ConstantColumn(self.random.choice(values or EDGES), count)
 
-        return Columns(
-            [Name(Topic(*topic), Origin("user", path))],
-            Same(0, count),
+        return BatchColumns(
+            [SharedProperties(JournalTopic(*topic), JournalOrigin("user", path))],
+            ConstantColumn(0, count),
             column(),
             column(),
             column(),
@@ -92,17 +92,17 @@ class Liar:
             data,
         )
 
-    def frame(self) -> Sent:
+    def frame(self) -> OutboundFrame:
         """Anything."""
-        had = [Had(self.number, self.number, [(self.number, self.number)])]
+        had = [PublisherWindow(self.number, self.number, [(self.number, self.number)])]
         return self.random.choice(
             (
                 self.hello(),
-                Refused("no"),
-                Beat(),
-                Begin("stream", self.number, self.number, "B!A", self.number),
-                Resume(self.random.choice((None, self.number)), self.ack()),
-                Knowledge(had, is_last=self.random.random() < 0.5),
+                HelloRefusal("no"),
+                HeartbeatFrame(),
+                PositionRequest("stream", self.number, self.number, "B!A", self.number),
+                PositionResponse(self.random.choice((None, self.number)), self.ack()),
+                DedupState(had, is_last=self.random.random() < 0.5),
                 self.ack(),
                 self.batch(),
             )
@@ -126,8 +126,8 @@ def test_whatever_a_peer_says_others_go_on(seed: int) -> None:
         network.pipes += [near, far]
         near.send(encode(liar.hello()))
         if liar.random.random() < 0.7:  # something that makes sense, to get further
-            near.send(encode(Begin("stream", 1, 0)) + encode(Resume(None)))
-            near.send(encode(Knowledge([], is_last=True)))
+            near.send(encode(PositionRequest("stream", 1, 0)) + encode(PositionResponse(None)))
+            near.send(encode(DedupState([], is_last=True)))
         for _ in range(liar.random.randrange(1, 12)):
             near.send(encode(liar.frame()))
         network.settle()

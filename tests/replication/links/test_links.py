@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config_schema.spec import KnownBy
-from server.replication.links.link import SILENCE_SECONDS
+from server.replication.links.link import HEARTBEAT_TIMEOUT_S
 from server.replication.links.link_events import LinkEvent
 from tests.replication.links.support import Instance, Network, Pipe, destination
 
@@ -166,7 +166,7 @@ def test_of_two_connections_one_stays(network: Network, first: str, together: bo
     network.settle()
     assert sorted(a.bodies()) == sorted(b.bodies())
     assert len(a.bodies()) == 7
-    network.pass_time(2 * SILENCE_SECONDS)
+    network.pass_time(2 * HEARTBEAT_TIMEOUT_S)
     assert len(open_pipes(network)) == 2
 
 
@@ -198,7 +198,7 @@ def test_a_destination_is_served_over_what_it_wants_only(
     network.settle()
     assert sorted(a.bodies()) == sorted(b.bodies())
     assert len(a.bodies()) == 7
-    network.pass_time(2 * SILENCE_SECONDS)
+    network.pass_time(2 * HEARTBEAT_TIMEOUT_S)
     assert len(open_pipes(network)) == ends
     assert a.logs("1E-0020") == b.logs("1E-0020") == []
     served = {pipe.link.destination for pipe in open_pipes(network) if pipe.link is not None}
@@ -261,7 +261,7 @@ def test_a_connection_that_only_one_end_has_left_is_found_out(network: Network) 
     theirs.link.lost() if theirs.link else None
     network.connect(b, "A", a)
     network.settle()
-    network.pass_time(2 * SILENCE_SECONDS)
+    network.pass_time(2 * HEARTBEAT_TIMEOUT_S)
     network.connect(b, "A", a)
     network.settle()
     a.publish(3)
@@ -274,10 +274,10 @@ def test_silence_ends_a_link(network: Network) -> None:
     a, b = pair(network)
     ours, theirs = network.connect(a, "B", b)
     network.settle()
-    network.pass_time(5 * SILENCE_SECONDS)
+    network.pass_time(5 * HEARTBEAT_TIMEOUT_S)
     assert ours.is_open
     network.pipes.clear()  # nothing arrives any more
-    network.clock.advance(SILENCE_SECONDS - 2)
+    network.clock.advance(HEARTBEAT_TIMEOUT_S - 2)
     assert ours.is_open
     network.clock.advance(4)
     assert not ours.is_open
@@ -322,7 +322,7 @@ def test_a_log_that_takes_nothing_holds_its_source_back(network: Network) -> Non
     network.settle()
     assert len(b.bodies()) == 3
     assert not theirs.is_reading
-    network.pass_time(3 * SILENCE_SECONDS)
+    network.pass_time(3 * HEARTBEAT_TIMEOUT_S)
     assert theirs.is_open
     assert not theirs.is_reading
     b.room = None

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from server.replication.repair.peer_requests import Asked, Asking
-from server.storage.journal import Topic
+from server.replication.repair.peer_requests import PeerRequest, PeerRequester
+from server.storage.journal import JournalTopic
 from tests.engine.support import SimulatedClock
 
 if TYPE_CHECKING:
-    from server.replication.links.registry import Peer
+    from server.replication.links.registry import LinkPeer
 
 
 class There:
     """Instances that there are links with."""
 
     def __init__(self, *names: str) -> None:
-        self.peers = dict.fromkeys(names, cast("Peer", None))
+        self.peers = dict.fromkeys(names, cast("LinkPeer", None))
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Nothing changes."""
@@ -30,11 +30,11 @@ class There:
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Nobody hears it."""
 
-    def may_have(self, peer: str, topic: Topic, path: str, body: bytes | None = None) -> bool:
+    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
         """Nobody asks."""
         return False
 
-    def refuse(self, peer: str, topic: Topic) -> None:
+    def refuse(self, peer: str, topic: JournalTopic) -> None:
         """Nobody asks."""
 
 
@@ -44,11 +44,11 @@ class Questions:
     def __init__(self, *names: str) -> None:
         self.clock = SimulatedClock()
         self.asked: list[tuple[str, str]] = []
-        self.asking: Asking[str] = Asking(
+        self.asking: PeerRequester[str] = PeerRequester(
             There(*names), self.clock, self._ask, self._ask, lambda: None
         )
 
-    def _ask(self, asked: Asked[str]) -> None:
+    def _ask(self, asked: PeerRequest[str]) -> None:
         self.asked.append((asked.thing, asked.peer))
 
     def want(self, *things: str) -> None:

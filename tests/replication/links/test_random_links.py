@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from server.replication.links.link import SILENCE_SECONDS
+from server.replication.links.link import HEARTBEAT_TIMEOUT_S
 from tests.replication.links.support import Instance, Network, Pipe, destination
 from tests.replication.memory import Log
 
@@ -186,7 +186,7 @@ def test_in_the_end_both_have_everything(seed: int) -> None:
     a, b = trouble.a, trouble.b
     assert trouble.is_well
     assert set(contents(a.entries).values()) <= {1}
-    trouble.network.pass_time(2 * SILENCE_SECONDS)
+    trouble.network.pass_time(2 * HEARTBEAT_TIMEOUT_S)
     assert trouble.is_well
     assert a.logs("1E-0003") == b.logs("1E-0003") == [], "neither has broken the protocol"
     assert a.logs("1E-0001") == b.logs("1E-0001") == [], "nobody is taken for a copy"

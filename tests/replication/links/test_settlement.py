@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.replication.links.link_events import LinkEvent, Way
+from server.replication.links.link_events import LinkEvent, LinkDirection
 from tests.engine.support import CorePeer
 from tests.replication.links.members import Member, carry, connect, destination
 from tests.storage.sow.support import topic_spec
@@ -143,7 +143,7 @@ def test_a_downgrade_lets_those_go_on_who_wait_and_an_upgrade_has_them_wait_agai
     members: tuple[Member, Member],
 ) -> None:
     a, b = members
-    events: list[tuple[str, Way]] = []
+    events: list[tuple[str, LinkDirection]] = []
     a.replication.events.watch(LinkEvent.DOWNGRADE, lambda way: events.append(("down", way)))
     a.replication.events.watch(LinkEvent.UPGRADE, lambda way: events.append(("up", way)))
     publisher = a.client()
@@ -163,7 +163,7 @@ def test_a_downgrade_lets_those_go_on_who_wait_and_an_upgrade_has_them_wait_agai
     assert a.told(publisher) == []
     carry(a, b)
     assert a.told(publisher) == DONE
-    way = Way("a!b@b-group!sync!amps-replication", "", "b-group", "", "")
+    way = LinkDirection("a!b@b-group!sync!amps-replication", "", "b-group", "", "")
     assert events == [("down", way), ("up", way)]
     assert a.said("21-0020") == [{"destination": "b"}]
     assert a.said("29-0105") == [{"client": way.client}]

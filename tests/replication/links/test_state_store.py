@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server.replication.core import unpack
-from server.storage.journal import Entry
+from server.storage.journal import JournalEntry
 from tests.replication.links.members import Member, carry, connect, destination
 from tests.replication.links.test_settlement import publish
 
@@ -18,7 +18,7 @@ def stored(member: Member) -> Path:
     return member.directory / f"{member.name}.replication.ack"
 
 
-def bookmarks(entries: list[Entry]) -> list[str]:
+def bookmarks(entries: list[JournalEntry]) -> list[str]:
     return [entry.bookmark for entry in entries]
 
 

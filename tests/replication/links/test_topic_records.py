@@ -9,10 +9,10 @@ import pytest
 from config_schema.topology import InstanceDescription, describe
 from server.expressions.functions.builtin import BUILTINS
 from server.message_types.registry import MessageTypes
-from server.replication.anti_entropy.digests import State, digest_of, portions
+from server.replication.anti_entropy.digests import RecordState, digest_of, portions
 from server.replication.anti_entropy.topic_records import TopicRecords, goes_from, is_kept_by
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 from tests.replication.links.members import CONFIGURATION, compiled, destination
 from tests.storage.sow.support import topic_spec
 
@@ -41,9 +41,9 @@ def description(directory: Path, name: str, destinations: str = "") -> InstanceD
     return describe(compiled(text, directory))
 
 
-def records(pattern: str | None = None) -> SowTopic:
+def records(pattern: str | None = None) -> SowTopicRecords:
     spec = topic_spec("/id", name="orders", pattern=pattern, expiration_enabled=True)
-    return SowTopic(spec, MessageTypes().get("json"), MemoryStore(), BUILTINS)
+    return SowTopicRecords(spec, MessageTypes().get("json"), MemoryStore(), BUILTINS)
 
 
 def everything(_name: str) -> bool:
@@ -101,21 +101,21 @@ def test_records_are_told_apart_by_their_topics_where_there_is_a_pattern() -> No
     both = [one for portion in portions(all_of_them) for one in portion.identities]
     assert len(both) == 400
     for hidden in set(both).difference(found):
-        assert seen.state(hidden) == State()
-        assert all_of_them.state(hidden) != State()
+        assert seen.state(hidden) == RecordState()
+        assert all_of_them.state(hidden) != RecordState()
 
 
 def test_a_state_has_the_name_of_its_message() -> None:
     sow = records()
     change = sow.publish(b'{"id":1}', 1, 1, bookmark="7|3|", expiration=10)
     seen = TopicRecords(sow, everything)
-    assert seen.state(change.key) == State(digest_of(change.key, b'{"id":1}'), 7, 3, True)
+    assert seen.state(change.key) == RecordState(digest_of(change.key, b'{"id":1}'), 7, 3, True)
     change = sow.publish(b'{"id":1}', 1, 2, bookmark="", expiration=0)
-    assert seen.state(change.key) == State(digest_of(change.key, b'{"id":1}'), 0, 0, False)
+    assert seen.state(change.key) == RecordState(digest_of(change.key, b'{"id":1}'), 0, 0, False)
     record = sow.table.get(change.key)
     assert record is not None
     sow.remove(record, 3, 1)
-    assert seen.state(change.key) == State()
+    assert seen.state(change.key) == RecordState()
 
 
 def test_records_that_come_and_go_meanwhile_do_no_harm() -> None:

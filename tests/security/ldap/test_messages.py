@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.security.ldap import messages
-from server.security.ldap.ber import SEQUENCE, BerError, Reader, element, number, size_of
-from server.security.ldap.messages import Entry, Message, Result
+from server.security.ldap.ber import SEQUENCE, BerError, BerReader, element, number, size_of
+from server.security.ldap.messages import LdapEntry, LdapMessage, LdapResult
 
 EXAMPLES = {
     "bind": (
@@ -42,14 +42,14 @@ def test_what_is_sent(made: bytes, expected: str) -> None:
 
 @given(st.integers(0, 2**31 - 1))
 def test_numbers_come_back(value: int) -> None:
-    assert Reader(number(value)).number() == value
+    assert BerReader(number(value)).number() == value
 
 
 @given(st.integers(0, 0x1E), st.binary(max_size=300))
 def test_elements_come_back(tag: int, content: bytes) -> None:
     made = element(tag, content)
     assert size_of(made[:6]) == len(made)
-    reader = Reader(made + b"rest")
+    reader = BerReader(made + b"rest")
     assert reader.take(tag) == content
     assert reader.has_more
 
@@ -64,7 +64,7 @@ def test_entries_come_back(name: str, values: list[str], is_long: bool) -> None:
     assert messages.size_of_message(message[:6]) == len(message)
     found = messages.read_message(message)
     assert (found.number, found.tag) == (7, messages.SEARCH_ENTRY)
-    assert messages.read_entry(found) == Entry(name, tuple(given_values))
+    assert messages.read_entry(found) == LdapEntry(name, tuple(given_values))
 
 
 def read_anything(octets: bytes) -> None:
@@ -96,8 +96,8 @@ def test_messages_that_are_damaged(data: st.DataObject) -> None:
 
 def test_results_are_shown_without_control_characters() -> None:
     content = number(49, 0x0A) + element(4) + element(4, b"data 52e\n\x1b[31m" + b"x" * 500)
-    shown = str(messages.read_result(Message(1, messages.BIND_RESPONSE, content)))
+    shown = str(messages.read_result(LdapMessage(1, messages.BIND_RESPONSE, content)))
     assert shown.startswith("invalidCredentials (49), 'data 52e  [31mx")
     assert shown.isprintable()
     assert len(shown) < 300
-    assert str(Result(4711, "")) == "an error (4711)"
+    assert str(LdapResult(4711, "")) == "an error (4711)"

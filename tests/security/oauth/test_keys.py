@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from server.security.http_client import WebError
-from server.security.oauth.bearer import Keys
-from server.security.oauth.tokens import KeysError, TokenError
+from server.security.http_client import HttpClientError
+from server.security.oauth.bearer import IssuerKeys
+from server.security.oauth.tokens import KeysError, BearerTokenError
 from tests.engine.support import RecordingLog
 from tests.security.oauth.support import EC, RSA, SHORT, TOKENS, log_on, module
 from tests.support.issuer import claims, ec_key, issuing, key_set, signed
@@ -59,7 +59,7 @@ class Source:
         self.reads += 1
         await asyncio.sleep(0)
         if self.text is None:
-            raise WebError("it is down")
+            raise HttpClientError("it is down")
         return self.text
 
 
@@ -72,13 +72,13 @@ class Rotation:
     log: RecordingLog = field(default_factory=RecordingLog)
 
     def __post_init__(self) -> None:
-        self.keys = Keys(self.source, self.log, lambda: self.now)
+        self.keys = IssuerKeys(self.source, self.log, lambda: self.now)
 
     async def has(self, name: str) -> bool:
         """Whether there is a key."""
         try:
             return bool(await self.keys.find(name, "ES256"))
-        except TokenError:
+        except BearerTokenError:
             return False
 
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from server.storage.journal import Cursor, Disk, Entry, Journal, JournalSettings, Notice, Span
-from server.storage.journal.format.entry import Kind
+from server.storage.journal import JournalCursor, Disk, JournalEntry, Journal, JournalSettings, JournalNotice, LogSpan
+from server.storage.journal.format.entry import JournalEntryKind
 from tests.support.stepped_disk import commit_in_steps
 
 FILE: Final = 1 << 20
 START: Final = 1_750_000_000_000_000
 """Where the clock of a test begins, in microseconds since the Unix epoch."""
 
-EVERYTHING: Final = frozenset(Kind)
+EVERYTHING: Final = frozenset(JournalEntryKind)
 
 
 class SetClock:
@@ -41,7 +41,7 @@ class Bench:
         **settings: Any,
     ) -> None:
         self.clock = clock or SetClock()
-        self.notices: list[Notice] = []
+        self.notices: list[JournalNotice] = []
         self.durable: list[int] = []
         chosen: dict[str, Any] = {
             "instance": "TEST",
@@ -73,16 +73,16 @@ def opened(directory: Path, disk: Disk | None = None, **settings: Any) -> Iterat
         bench.journal.close()
 
 
-def read_all(journal: Journal, span: Span | None = None, most: int = 100) -> list[Entry]:
+def read_all(journal: Journal, span: LogSpan | None = None, most: int = 100) -> list[JournalEntry]:
     """What a replay hands out, up to where it has caught up."""
-    cursor = journal.replay(span or Span(0))
-    entries: list[Entry] = []
+    cursor = journal.replay(span or LogSpan(0))
+    entries: list[JournalEntry] = []
     while not cursor.is_caught_up:
         entries += cursor.read(most)
     return entries
 
 
-def read_next(cursor: Cursor, most: int, *, as_passage: bool) -> list[Entry]:
+def read_next(cursor: JournalCursor, most: int, *, as_passage: bool) -> list[JournalEntry]:
     """What a cursor hands out next, in either form."""
     return (
         cursor.read_passage(most, 1 << 20).stretch().entries() if as_passage else cursor.read(most)

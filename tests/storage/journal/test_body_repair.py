@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.storage.journal import Span
+from server.storage.journal import LogSpan
 from tests.storage.journal.support import Bench, FailingDisk, opened, read_all
 
 COUNT = 60
@@ -61,7 +61,7 @@ def test_what_is_put_back_makes_the_log_what_it_was(
     for sequence in sequences:
         txid = txids[sequence]
         assert txid is not None
-        (run,) = journal.replay(Span(txid - 1, last=txid)).read_on(1).runs()
+        (run,) = journal.replay(LogSpan(txid - 1, last=txid)).read_on(1).runs()
         extras[sequence] = run.data[0]
     before = damage(bench, *sequences)
     assert bodies(bench) == [one for one in range(1, COUNT + 1) if one not in sequences]

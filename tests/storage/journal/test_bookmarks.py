@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.storage.journal import BookmarkError, NotFound, parse_bookmark
-from server.storage.journal.read.bookmarks import Epoch, Moment, Named, Now, Point
+from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
+from server.storage.journal.read.bookmarks import Epoch, LogTimestamp, EntryName, Now, BookmarkPoint
 from tests.storage.journal.support import START, Bench, opened, read_all
 
 SECOND = 1_000_000
 
-POINTS: list[tuple[str, Point]] = [
+POINTS: list[tuple[str, BookmarkPoint]] = [
     ("0", Epoch()),
     ("0|1|", Now()),
     ("0|1", Now()),
-    ("934814|44321|", Named(934814, 44321)),
-    ("18446744073709551615|18446744073709551615|", Named(2**64 - 1, 2**64 - 1)),
-    ("19700101T000001", Moment(SECOND)),
-    ("19700101T000001Z", Moment(SECOND)),
-    ("20240321T220952.535075Z", Moment(1711058992535075)),
-    ("20240321T220952.5", Moment(1711058992500000)),
+    ("934814|44321|", EntryName(934814, 44321)),
+    ("18446744073709551615|18446744073709551615|", EntryName(2**64 - 1, 2**64 - 1)),
+    ("19700101T000001", LogTimestamp(SECOND)),
+    ("19700101T000001Z", LogTimestamp(SECOND)),
+    ("20240321T220952.535075Z", LogTimestamp(1711058992535075)),
+    ("20240321T220952.5", LogTimestamp(1711058992500000)),
 ]
 
 
 @pytest.mark.parametrize(("text", "point"), POINTS)
-def test_points(text: str, point: Point) -> None:
+def test_points(text: str, point: BookmarkPoint) -> None:
     request = parse_bookmark(text)
     assert request.starts == (point,)
     assert request.ends == ()
@@ -38,8 +38,8 @@ def test_points(text: str, point: Point) -> None:
 @pytest.mark.parametrize(("opening", "closing"), ["[]", "[)", "(]", "()"])
 def test_ranges(opening: str, closing: str) -> None:
     request = parse_bookmark(f" {opening}1|2|,3|4|:20200604T000000,0|1|{closing} ")
-    assert request.starts == (Named(1, 2), Named(3, 4))
-    assert request.ends == (Moment(1591228800000000), Now())
+    assert request.starts == (EntryName(1, 2), EntryName(3, 4))
+    assert request.ends == (LogTimestamp(1591228800000000), Now())
     assert request.includes_start == (opening == "[")
     assert request.includes_end == (closing == "]")
 
@@ -137,7 +137,7 @@ def test_what_a_bookmark_replays(log: Bench, bookmark: str, expected: str) -> No
 
 @pytest.mark.parametrize(("not_found", "expected"), [("now", 0), ("epoch", 10)])
 def test_where_to_begin_when_a_bookmark_is_unknown(
-    log: Bench, not_found: NotFound, expected: int
+    log: Bench, not_found: MissingBookmarkPolicy, expected: int
 ) -> None:
     request = parse_bookmark("5|5|,6|6|")
     assert len(read_all(log.journal, log.journal.resolve(request, not_found))) == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.storage.journal import Topic
+from server.storage.journal import JournalTopic
 from tests.storage.journal.support import START, Bench
 from tests.support.waiting import wait_until
 
@@ -89,7 +89,7 @@ def test_a_moment_is_found_by_the_clock_as_it_is_set_now(
         trial.append(5)
         trial.check()
     entries = list(trial.bench.journal.entries())
-    told = [entry.timestamp for entry in entries if entry.topic == Topic("json", "t")]
+    told = [entry.timestamp for entry in entries if entry.topic == JournalTopic("json", "t")]
     true = [moment + sequence[number // 5] for number, moment in enumerate(trial.recorded.values())]
     assert told[1:] == true
     trial.reopen()

@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from server.storage.journal import Entry, Journal, JournalError, JournalSettings, parse_bookmark
+from server.storage.journal import JournalEntry, Journal, JournalError, JournalSettings, parse_bookmark
 from tests.storage.journal.support import FILE, opened, read_all
 from tests.support.chances import chance_of
 
@@ -106,7 +106,7 @@ def _last(piece: bytes, before: int) -> int:
     return before
 
 
-def check(found: list[Entry]) -> None:
+def check(found: list[JournalEntry]) -> None:
     """Nothing is missing, nothing is there twice, everything is in order and as it was sent."""
     for number, entry in enumerate(found):
         client, sequence, body = message(number)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.journal import Entry, JournalError, Span
+from server.storage.journal import JournalEntry, JournalError, LogSpan
 from server.storage.journal.files import open_source
-from server.storage.journal.format.layout import PAGE, FormatError
+from server.storage.journal.format.layout import PAGE, JournalFormatError
 from server.storage.journal.index import unpack_index, unpack_topic_index
 from server.storage.journal.inspection import JournalReader
 from server.storage.journal.publisher_table import unpack_clients
@@ -92,7 +92,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(
     try:
         reader = JournalReader(target)
         found = [slot.entry for slot in reader.slots()]
-    except FormatError:
+    except JournalFormatError:
         return
     bodies = [(one.sequence, one.body) for one in found if one is not None and one.sequence]
     assert is_part_of(bodies, known)
@@ -117,7 +117,7 @@ def test_a_log_with_damage_is_opened_or_refused(
     entries = read_all(bench.journal)
     found = [(one.sequence, one.body) for one in entries]
     assert is_part_of(found, known)
-    cursor, passed_on = bench.journal.replay(Span(0)), list[Entry]()
+    cursor, passed_on = bench.journal.replay(LogSpan(0)), list[JournalEntry]()
     while not cursor.is_caught_up:
         passed_on += read_next(cursor, 70, as_passage=True)
     assert passed_on == entries
@@ -138,7 +138,7 @@ def test_damage_under_a_running_replay(
     target = tmp_path / "journal"
     shutil.copytree(directory, target)
     bench = Bench(target, with_topic_index=True)
-    cursor = bench.journal.replay(Span(0))
+    cursor = bench.journal.replay(LogSpan(0))
     entries = read_next(cursor, 20, as_passage=as_passage)
     for file in bench.journal.files:
         data = bytearray(file.path.read_bytes())
@@ -180,7 +180,7 @@ def test_a_damaged_compressed_file(
 @given(st.binary(max_size=300))
 def test_helpers_made_of_anything_are_refused(data: bytes) -> None:
     for unpack in (unpack_index, unpack_clients, lambda one: unpack_topic_index(one, 5)):
-        with pytest.raises(FormatError):
+        with pytest.raises(JournalFormatError):
             unpack(data)
 
 

@@ -9,7 +9,7 @@ from amperage.wire.frame_slices import Places, cut_run
 from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
 from server.storage.journal.format.records import records_check
-from server.storage.journal.write.blocks import Content, Place
+from server.storage.journal.write.blocks import EntryColumns, AppendPosition
 from server.storage.journal.write.entry_encoder import how_many_fit, make_block
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
@@ -22,15 +22,15 @@ def in_stream(bodies: list[bytes]) -> Places:
     return cut_run(stream, 0, HEADER, None, 1000)[0]
 
 
-def content(bodies: Places | list[bytes], checksums: list[int]) -> Content:
+def content(bodies: Places | list[bytes], checksums: list[int]) -> EntryColumns:
     count = len(bodies)
     sequences = range(SEQUENCE, SEQUENCE + count)
-    return Content(0, CLIENT, sequences, 0, 0, 1, 0, 0, 0, checksums, bodies)
+    return EntryColumns(0, CLIENT, sequences, 0, 0, 1, 0, 0, 0, checksums, bodies)
 
 
 @given(BODIES)
 def test_a_block_holds_what_it_is_given(bodies: list[bytes]) -> None:
-    place = Place(5, 1_000, BEGIN, 1, 0, 4)
+    place = AppendPosition(5, 1_000, BEGIN, 1, 0, 4)
     checksums = [crc32c(body) for body in bodies]
     joined, records, end, computed = make_block(place, content(bodies, []))
     assert joined == b"".join(bodies)
@@ -48,7 +48,7 @@ def test_a_block_holds_what_it_is_given(bodies: list[bytes]) -> None:
 
 @given(BODIES)
 def test_a_block_is_the_same_wherever_its_bodies_are(bodies: list[bytes]) -> None:
-    place = Place(5, 1_000, BEGIN, 1, 0, 4)
+    place = AppendPosition(5, 1_000, BEGIN, 1, 0, 4)
     checksums = [crc32c(body) for body in bodies]
     expected = make_block(place, content(bodies, checksums))
     for given_as in (bodies, in_stream(bodies)):

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow
 import pytest
 
-from server.storage.journal import Disk, JournalError, Span, parse_bookmark
+from server.storage.journal import Disk, JournalError, LogSpan, parse_bookmark
 from server.storage.journal.files import open_source
-from server.storage.journal.format.entry import Topic
+from server.storage.journal.format.entry import JournalTopic
 from server.storage.journal.format.file_names import INDEX, sibling
 from server.storage.journal.format.layout import RECORD_SIZE
-from server.storage.journal.index import Span as IndexSpan
+from server.storage.journal.index import SequenceRange as IndexSpan
 from server.storage.journal.index import build_index, unpack_index
 from server.storage.journal.storage import MemorySource
 from tests.storage.journal.support import Bench, opened, read_all, read_next
@@ -40,7 +40,7 @@ def test_files_change_form_and_place_under_a_reader(tmp_path: Path, with_topic_i
     with opened(directory, **settings) as bench:
         fill(bench)
         journal = bench.journal
-        cursor = journal.replay(Span(0))
+        cursor = journal.replay(LogSpan(0))
         seen = [one.sequence for one in cursor.read(3)]
         journal.archive(0)
         seen += [one.sequence for one in cursor.read(3)]
@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_removed_stays_part_of_the_log(tmp_path: Path) -> 
 def test_a_reader_goes_on_behind_what_was_removed(tmp_path: Path) -> None:
     with opened(tmp_path) as bench:
         fill(bench)
-        cursor = bench.journal.replay(Span(0))
+        cursor = bench.journal.replay(LogSpan(0))
         removed_end = bench.journal.files[0].end_txid
         bench.journal.remove(0)
         entries = cursor.read()
@@ -196,8 +196,8 @@ def test_only_wanted_topics_are_replayed(
 ) -> None:
     with opened(tmp_path, with_topic_index=with_topic_index) as bench:
         fill(bench)
-        wanted = {Topic("json", name) for name in topics}
-        cursor = bench.journal.replay(Span(0), wanted.__contains__)
+        wanted = {JournalTopic("json", name) for name in topics}
+        cursor = bench.journal.replay(LogSpan(0), wanted.__contains__)
         found = []
         while not cursor.is_caught_up:
             found += read_next(cursor, 4, as_passage=as_passage)

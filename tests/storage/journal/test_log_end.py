@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from server.storage.journal import log_end
 from server.storage.journal.files import JournalFile, open_source
-from server.storage.journal.format.entry import Kind
-from server.storage.journal.format.layout import PAGE, RECORD_SIZE, Row
-from server.storage.journal.log_end import Extent, find_extent
+from server.storage.journal.format.entry import JournalEntryKind
+from server.storage.journal.format.layout import PAGE, RECORD_SIZE, EntryRow
+from server.storage.journal.log_end import FileExtent, find_file_extent
 from tests.storage.journal.support import Bench
 from tests.support.chances import examples
 
@@ -29,9 +29,9 @@ class Seen:
     """What a visitor is given."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Row, bytes]] = []
+        self.entries: list[tuple[EntryRow, bytes]] = []
 
-    def take(self, row: Row, data: bytes) -> None:
+    def take(self, row: EntryRow, data: bytes) -> None:
         self.entries.append((row, data))
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
@@ -41,11 +41,11 @@ class Seen:
 
 @contextmanager
 def blocks_of(count: int) -> Iterator[None]:
-    before, log_end.TOGETHER = log_end.TOGETHER, count
+    before, log_end.SCAN_BATCH_SIZE = log_end.SCAN_BATCH_SIZE, count
     try:
         yield
     finally:
-        log_end.TOGETHER = before
+        log_end.SCAN_BATCH_SIZE = before
 
 
 def write(directory: Path, source: random.Random) -> JournalFile:
@@ -56,7 +56,7 @@ def write(directory: Path, source: random.Random) -> JournalFile:
         for _ in range(source.choice((1, 4, 30))):
             topic = journal.topic("json", source.choice("ab"))
             origin = journal.origin(source.choice(("", "user")))
-            kind = source.choice((Kind.PUBLISH, Kind.PUBLISH, Kind.SOW_DELETE, Kind.NO_OP))
+            kind = source.choice((JournalEntryKind.PUBLISH, JournalEntryKind.PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.NO_OP))
             body = source.randbytes(source.choice((0, 1, 50, 5000)))
             mark = source.choice((b"", b"mark"))
             bench.clock.now += source.choice((0, 5))
@@ -94,12 +94,12 @@ def test_the_end_of_a_file_does_not_depend_on_how_many_slots_are_looked_at_toget
         file = write(Path(directory), source)
         spoil(file.path, source)
         safe = file.first_txid + source.choice((-1, 5, 500))
-        found: list[tuple[Extent, list[tuple[Row, bytes]]]] = []
+        found: list[tuple[FileExtent, list[tuple[EntryRow, bytes]]]] = []
         for together in (count, ONE_BY_ONE):
             seen = Seen()
             with blocks_of(together):
                 found.append(
-                    (find_extent(open_source(file.path), file.first_txid, safe, seen), seen.entries)
+                    (find_file_extent(open_source(file.path), file.first_txid, safe, seen), seen.entries)
                 )
         assert found[0] == found[1]
         assert found[0][0].count - len(found[0][0].damaged) == len(found[0][1])

@@ -12,21 +12,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from server.storage.journal import (
     MESSAGES,
-    Content,
-    Cursor,
+    EntryColumns,
+    JournalCursor,
     JournalError,
-    Span,
+    LogSpan,
     each,
     parse_bookmark,
 )
-from server.storage.journal.format.entry import Kind, Topic
+from server.storage.journal.format.entry import JournalEntryKind, JournalTopic
 from server.storage.journal.format.layout import crc32c, pack_extras
 from tests.storage.journal.support import EVERYTHING, FILE, Bench, SetClock, read_all
 
 TOPICS = [("json", "orders"), ("json", "trades"), ("fix", "orders"), ("xml", "\udcff")]
-KINDS = [Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.NO_OP]
+KINDS = [JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.NO_OP]
 
-Row = tuple[int, int, int, int, Topic, int, bytes]
+Row = tuple[int, int, int, int, JournalTopic, int, bytes]
 """txid, time, client, sequence, topic, kind, body."""
 
 
@@ -42,7 +42,7 @@ class LogMachine(RuleBasedStateMachine):
         self._removed = 0
         self._sequences = dict.fromkeys(range(1, 4), 0)
         self._copied: set[tuple[int, int]] = set()
-        self._cursors: list[tuple[Cursor, list[Row]]] = []
+        self._cursors: list[tuple[JournalCursor, list[Row]]] = []
         self._open()
 
     def _open(self) -> None:
@@ -68,13 +68,13 @@ class LogMachine(RuleBasedStateMachine):
         self,
         client: int,
         topic: tuple[str, str],
-        kind: Kind,
+        kind: JournalEntryKind,
         size: int,
         times: int,
         correlation_id: bytes,
         user: str | None,
     ) -> None:
-        if kind == Kind.NO_OP:
+        if kind == JournalEntryKind.NO_OP:
             client = 0
         for _ in range(times):
             sequence = 0
@@ -91,7 +91,7 @@ class LogMachine(RuleBasedStateMachine):
                 correlation_id=correlation_id,
                 origin=None if user is None else self._journal.origin(user),
             )
-            self._model.append((txid, self._clock.now, client, sequence, Topic(*topic), kind, body))
+            self._model.append((txid, self._clock.now, client, sequence, JournalTopic(*topic), kind, body))
 
     @rule(
         client=st.integers(0, 3),
@@ -141,8 +141,8 @@ class LogMachine(RuleBasedStateMachine):
                     self._clock.now,
                     client,
                     number,
-                    Topic(*topic),
-                    Kind.PUBLISH,
+                    JournalTopic(*topic),
+                    JournalEntryKind.PUBLISH,
                     bodies[position],
                 )
             )
@@ -176,13 +176,13 @@ class LogMachine(RuleBasedStateMachine):
         self._copied.update(numbers)
         bodies = [b"c" * sizes[place % len(sizes)] for place in range(len(numbers))]
         data = [body + extras for body in bodies]
-        content = Content(
+        content = EntryColumns(
             0,
             4 if of_one else [client for client, _ in numbers],
             [number for _, number in numbers],
             range(1, len(numbers) + 1),
             99,
-            Kind.PUBLISH,
+            JournalEntryKind.PUBLISH,
             [*range(1, len(numbers)), 0],
             7,
             len(extras),
@@ -216,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
         }
         for entry, mark, body in zip(found, numbers, bodies, strict=True):
             now = self._clock.now
-            self._model.append((entry.txid, now, *mark, Topic(*topic), Kind.PUBLISH, body))
+            self._model.append((entry.txid, now, *mark, JournalTopic(*topic), JournalEntryKind.PUBLISH, body))
 
     @rule(step=st.integers(0, 2_000_000))
     def time_passes(self, step: int) -> None:
@@ -245,7 +245,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(topics=st.sets(st.sampled_from(TOPICS)) | st.none())
     def start_replay(self, topics: set[tuple[str, str]] | None) -> None:
         """Of the messages on a set of topics, those not delivered yet must come, in order."""
-        chosen = None if topics is None else {Topic(*topic) for topic in topics}
+        chosen = None if topics is None else {JournalTopic(*topic) for topic in topics}
         span = self._journal.resolve(parse_bookmark("0"))
         cursor = self._journal.replay(span, None if chosen is None else chosen.__contains__)
         self._cursors.append((cursor, []))
@@ -277,11 +277,11 @@ class LogMachine(RuleBasedStateMachine):
     def durable_entries_are_there(self) -> None:
         if not hasattr(self, "_journal"):
             return
-        cursor = self._journal.replay(Span(0), kinds=EVERYTHING)
+        cursor = self._journal.replay(LogSpan(0), kinds=EVERYTHING)
         found = []
         while not cursor.is_caught_up:
             found += cursor.read(64, 300_000)
-        own = (Kind.DEFINE_TOPIC, Kind.DEFINE_ORIGIN, Kind.RUNS)
+        own = (JournalEntryKind.DEFINE_TOPIC, JournalEntryKind.DEFINE_ORIGIN, JournalEntryKind.RUNS)
         kept = [
             (one.txid, one.timestamp, one.topic, one.kind, one.body)
             for one in found

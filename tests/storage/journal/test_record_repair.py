@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.storage.journal import EVENTS, Account, Origin, Span, Topic, Unread
+from server.storage.journal import EVENTS, ReplacementEntry, JournalOrigin, LogSpan, JournalTopic, DamagedEntry
 from server.storage.journal.format.layout import (
     BODY_CRC,
     BODY_START,
@@ -19,14 +19,14 @@ from server.storage.journal.format.layout import (
     EXTRAS_LENGTH,
     RECORD_SIZE,
 )
-from server.storage.journal.inspection import JournalReader, Slot
+from server.storage.journal.inspection import JournalReader, EntrySlot
 from tests.storage.journal.support import Bench, opened
 
 COUNT = 120
 PUBLISHER = 7
 
 
-def slots(directory: Path) -> list[Slot]:
+def slots(directory: Path) -> list[EntrySlot]:
     """The messages in the only journal of a log."""
     (path,) = directory.glob("*0.journal")
     return [slot for slot in JournalReader(path).slots() if slot.entry and slot.entry.sequence]
@@ -54,7 +54,7 @@ def lose_records(path: Path, offsets: Iterable[int]) -> None:
 @contextmanager
 def damaged(
     directory: Path, records: Iterable[int] = (), bodies: Iterable[int] = ()
-) -> Iterator[tuple[Bench, list[Slot]]]:
+) -> Iterator[tuple[Bench, list[EntrySlot]]]:
     """A log of which some entries are damaged; and what they were, by number from 0."""
     with opened(directory) as bench:
         write_messages(bench)
@@ -71,16 +71,16 @@ def damaged(
         yield bench, were
 
 
-def account(slot: Slot, **changes: Any) -> Account:
+def account(slot: EntrySlot, **changes: Any) -> ReplacementEntry:
     """What another log says of an entry."""
     row, entry = slot.row, slot.entry
     assert row is not None
     assert entry is not None
 
-    def pick(there: Iterable[Origin]) -> Origin | None:
+    def pick(there: Iterable[JournalOrigin]) -> JournalOrigin | None:
         return next((one for one in there if one == entry.origin), None)
 
-    said = Account(
+    said = ReplacementEntry(
         0,
         entry.client,
         entry.sequence,
@@ -98,7 +98,7 @@ def account(slot: Slot, **changes: Any) -> Account:
     return said._replace(**changes)
 
 
-def content(slot: Slot) -> tuple[object, ...]:
+def content(slot: EntrySlot) -> tuple[object, ...]:
     """All of an entry."""
     one = slot.entry
     assert one is not None
@@ -106,20 +106,20 @@ def content(slot: Slot) -> tuple[object, ...]:
     return *named, one.body, one.sow_key, one.expiration, one.correlation_id, one.given_key
 
 
-def restore(bench: Bench, accounts: list[Account]) -> list[int]:
+def restore(bench: Bench, accounts: list[ReplacementEntry]) -> list[int]:
     """Make records again, whichever are damaged; the txids."""
     restoring = bench.journal.restoring
-    done: dict[int, Account] = {}
+    done: dict[int, ReplacementEntry] = {}
     for gap in restoring.gaps(bench.journal.first_txid):
         done |= restoring.restore(gap, accounts, lambda _: False)
     return sorted(done)
 
 
-def has_name(name: str, topic: Topic) -> bool:
+def has_name(name: str, topic: JournalTopic) -> bool:
     return topic.name == name
 
 
-def txids(were: list[Slot], numbers: Iterable[int]) -> list[int]:
+def txids(were: list[EntrySlot], numbers: Iterable[int]) -> list[int]:
     return [slot.entry.txid for slot in (were[number] for number in numbers) if slot.entry]
 
 
@@ -128,8 +128,8 @@ def test_what_is_left_out_of_passages_is_named(tmp_path: Path, topic: str) -> No
     """Of a damaged body it is known whose it is, and whether it is wanted."""
     records, bodies = (10, 11, 90), (4, 5, 41, 90, 100)
     with damaged(tmp_path, records, bodies) as (bench, were):
-        cursor = bench.journal.replay(Span(0), lambda one: one.name == topic, EVENTS)
-        unread: list[Unread] = []
+        cursor = bench.journal.replay(LogSpan(0), lambda one: one.name == topic, EVENTS)
+        unread: list[DamagedEntry] = []
         while not cursor.is_caught_up:
             unread += cursor.read_passage(7, 100).unread
         wanted = [
@@ -160,7 +160,7 @@ def test_records_are_what_they_were(tmp_path: Path, lost: list[int]) -> None:
         ("checksum", 1),
         ("body_length", 1),
         ("txid", 1),
-        ("topic", Topic("json", "another")),
+        ("topic", JournalTopic("json", "another")),
         ("origins", lambda there: None),
     ],
     ids=["checksum", "length", "txid", "topic", "origin"],
@@ -216,8 +216,8 @@ def test_indexes_that_were_made_of_damaged_records_are_made_again(tmp_path: Path
         assert bench.journal.find(PUBLISHER, last.sequence) is None
         for topic in ("even", "odd", "filling"):
             wanted = partial(has_name, topic)
-            cursor = bench.journal.replay(Span(0), wanted, EVENTS)
-            unread: list[Unread] = []
+            cursor = bench.journal.replay(LogSpan(0), wanted, EVENTS)
+            unread: list[DamagedEntry] = []
             while not cursor.is_caught_up:
                 unread += cursor.read_passage(100, 1 << 20).unread
             assert [one.txid for one in unread] == txids(were, lost)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from server.storage.journal import Disk, Event, JournalError
-from server.storage.journal.format.layout import RECORD_SIZE, FileHeader, pack_header
+from server.storage.journal import Disk, JournalEvent, JournalError
+from server.storage.journal.format.layout import RECORD_SIZE, JournalFileHeader, pack_header
 from tests.storage.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 
 
@@ -84,10 +84,10 @@ def test_an_unfinished_commit_is_cut_off_and_reported(tmp_path: Path) -> None:
         file.write(b"torn")
     with opened(tmp_path) as bench:
         assert sequences(bench) == list(range(1, 11))
-        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
         assert path.name in notice.text
     with opened(tmp_path) as bench:
-        assert Event.TORN_TAIL not in {one.event for one in bench.notices}
+        assert JournalEvent.TORN_TAIL not in {one.event for one in bench.notices}
 
 
 def test_a_damaged_entry_that_was_acknowledged_costs_only_itself(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_damaged_entry_that_was_acknowledged_costs_only_itself(tmp_path: Path)
     path.write_bytes(data)
     with opened(tmp_path) as bench:
         assert sequences(bench) == [*range(1, 10), *range(11, 21)]
-        damaged = [one for one in bench.notices if one.event is Event.DAMAGED]
+        damaged = [one for one in bench.notices if one.event is JournalEvent.DAMAGED]
         assert damaged[0].txid == entries[9].txid
         bench.journal.append(bench.journal.topic("json", "orders"), 1, 21, b"x")
         bench.journal.commit()
@@ -175,7 +175,7 @@ def test_what_is_cut_off_is_kept(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with opened(left) as bench:
             assert sequences(bench) == list(range(1, 15))
-            (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+            (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
             kept = left / f"{path.name}.cut-{number}"
             assert f"is kept in {kept}" in notice.text
             assert "may never have been acknowledged" in notice.text
@@ -197,7 +197,7 @@ def test_a_log_goes_on_although_there_is_no_space_to_keep_what_is_cut_off(tmp_pa
         file.seek(FILE - RECORD_SIZE * 13)
         file.write(b"torn")
     with opened(tmp_path, Full()) as bench:
-        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
         assert "could not be kept: " in notice.text
         assert "No space left on device" in notice.text
         assert sequences(bench) == list(range(1, 11))
@@ -305,7 +305,7 @@ def test_the_oldest_files_may_be_taken_away_while_the_server_is_down(tmp_path: P
         bench.journal.files[0].path.unlink()
     with opened(tmp_path) as bench:
         assert sequences(bench) == list(range(21, 101))
-        (notice,) = [one for one in bench.notices if one.event is Event.RECOVERED]
+        (notice,) = [one for one in bench.notices if one.event is JournalEvent.RECOVERED]
         first = f"it begins with TEST.0000000001.journal, entry {bench.journal.first_txid}: "
         assert first + "what was before that is gone" in notice.text
 
@@ -320,7 +320,7 @@ def test_a_file_that_has_lost_all_its_entries_is_spoken_of(tmp_path: Path) -> No
         file.seek(4096)
         file.write(bytes(FILE - 4096))
     with opened(tmp_path) as bench:
-        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
         assert str(last.path) in notice.text
         assert f"taken into use behind entry {last.first_txid - 1}, and has no entry" in notice.text
 
@@ -331,7 +331,7 @@ def test_a_last_file_that_looks_unused_is_spoken_of(tmp_path: Path, deed: str) -
     write(tmp_path, 100, 50_000)
     with opened(tmp_path) as bench:
         *_, full, last = bench.journal.files
-        assert not [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        assert not [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
     (tmp_path / "TEST.clients.ack").unlink()
     if deed == "zeroed":
         last.path.write_bytes(bytes(FILE))
@@ -340,7 +340,7 @@ def test_a_last_file_that_looks_unused_is_spoken_of(tmp_path: Path, deed: str) -
             if path.name >= last.path.name:
                 path.unlink()
     with opened(tmp_path) as bench:
-        (notice,) = [one for one in bench.notices if one.event is Event.TORN_TAIL]
+        (notice,) = [one for one in bench.notices if one.event is JournalEvent.TORN_TAIL]
         assert str(full.path) in notice.text
         assert f"no entry follows its last one, {last.first_txid - 1}" in notice.text
 
@@ -366,7 +366,7 @@ def test_a_header_of_which_some_sectors_were_written_is_none(
         bench.journal.append(topic, 1, 1, b"x")
         bench.journal.commit()
         next_txid = bench.journal.last_txid + 1
-    page = bytearray(pack_header(FileHeader(1, FILE, next_txid, START, instance)))
+    page = bytearray(pack_header(JournalFileHeader(1, FILE, next_txid, START, instance)))
     for sector in missing:
         page[512 * sector : 512 * (sector + 1)] = bytes(512)
     path = tmp_path / f"{instance}.0000000001.journal"

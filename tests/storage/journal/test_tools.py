@@ -21,9 +21,9 @@ from server.cli import (
     amps_queues_ack_dump,
     amps_tx_topic_index_dump,
 )
-from server.statistics.database import Database
+from server.statistics.database import StatisticsDatabase
 from server.storage.journal.format.times import iso_timestamp, raw_timestamp
-from server.storage.journal.queue_points import QueuePoint, QueuesCache, pack_queues, unpack_queues
+from server.storage.journal.queue_points import QueuePoint, QueuePointTable, pack_queues, unpack_queues
 from server.storage.sow.keys.chain_file import ChainFile
 from server.storage.sow.slab.slab_file import SlabFile
 from tests.storage.journal.support import opened
@@ -191,7 +191,7 @@ def test_publishers(journals: Path, capsysbinary: pytest.CaptureFixture[bytes]) 
     assert amps_client_ack_dump.main([first(journals)]) == 1
 
 
-QUEUES = QueuesCache(
+QUEUES = QueuePointTable(
     77,
     [
         QueuePoint("json", "jobs", "epoch", 1, 70, [((5, 9), 1_750_000_000_000_000)]),
@@ -234,7 +234,7 @@ def test_kinds_of_files(journals: Path, capsys: pytest.CaptureFixture[str]) -> N
     (journals / "TEST.queues.ack").write_bytes(pack_queues(QUEUES, 0))
     SlabFile(journals / "orders.sow", 4096).close()
     ChainFile(journals / "chains").close()
-    Database(str(journals / "stats.db")).close()
+    StatisticsDatabase(str(journals / "stats.db")).close()
     assert amps_file.main([str(journals / "*")]) == 0
     lines = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
     assert lines == KINDS
@@ -245,7 +245,7 @@ def test_a_statistics_database_is_recognised_while_a_server_writes_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "stats.db"
-    with closing(Database(str(path))):
+    with closing(StatisticsDatabase(str(path))):
         assert amps_file.main([str(path)]) == 0
     assert capsys.readouterr().out == "stats.db: AMPS statistics database 1.0\n"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from server.storage.journal import (
-    Content,
-    EntryTooLarge,
+    EntryColumns,
+    EntryTooLargeError,
     Journal,
     JournalError,
     JournalSettings,
-    JournalUnavailable,
-    Span,
+    JournalUnavailableError,
+    LogSpan,
     parse_bookmark,
 )
-from server.storage.journal.format.entry import Kind, Topic
+from server.storage.journal.format.entry import JournalEntryKind, JournalTopic
 from server.storage.journal.format.layout import crc32c
 from tests.storage.journal.support import FILE, START, Bench, FailingDisk, opened, read_all
 
@@ -31,7 +31,7 @@ def test_an_entry_comes_back_as_it_was_given(tmp_path: Path) -> None:
             2**64 - 1,
             2**64 - 2,
             b"\x00\xff body",
-            kind=Kind.SOW_DELETE,
+            kind=JournalEntryKind.SOW_DELETE,
             sow_key=2**64 - 1,
             expiration=3600,
             origin=journal.origin("ann", "A,B"),
@@ -45,8 +45,8 @@ def test_an_entry_comes_back_as_it_was_given(tmp_path: Path) -> None:
         assert entry.txid == txid
         assert entry.timestamp == START
         assert (entry.client, entry.sequence) == (2**64 - 1, 2**64 - 2)
-        assert entry.kind == Kind.SOW_DELETE
-        assert entry.topic == Topic("nvfix", "orders/\u00e9")
+        assert entry.kind == JournalEntryKind.SOW_DELETE
+        assert entry.topic == JournalTopic("nvfix", "orders/\u00e9")
         assert entry.body == b"\x00\xff body"
         assert (entry.sow_key, entry.expiration) == (2**64 - 1, 3600)
         assert (entry.correlation_id, entry.given_key) == (b"corr", b"ACC-1|AAPL")
@@ -113,7 +113,7 @@ def test_files_never_grow_and_the_next_one_goes_on(tmp_path: Path) -> None:
 def test_what_no_file_can_hold_is_refused(tmp_path: Path, size: int) -> None:
     with opened(tmp_path) as bench:
         topic = bench.journal.topic("json", "a")
-        with pytest.raises(EntryTooLarge, match="JournalSize"):
+        with pytest.raises(EntryTooLargeError, match="JournalSize"):
             bench.journal.append(topic, 1, 1, bytes(size))
         assert bench.journal.last_sequence(1) == 0
         bench.journal.append(topic, 1, 1, b"small")
@@ -141,9 +141,9 @@ def test_bodies_that_fill_a_file_to_the_last_byte(tmp_path: Path, spare: int) ->
 @pytest.mark.parametrize("text", ["n" * 70_000, "\u00e9" * 40_000])
 def test_names_beyond_all_reason_are_refused(tmp_path: Path, text: str) -> None:
     with opened(tmp_path) as bench:
-        with pytest.raises(JournalUnavailable, match="longer"):
+        with pytest.raises(JournalUnavailableError, match="longer"):
             bench.journal.topic("json", text)
-        with pytest.raises(JournalUnavailable, match="longer"):
+        with pytest.raises(JournalUnavailableError, match="longer"):
             bench.journal.append(
                 bench.journal.topic("json", "a"), 1, 1, b"", correlation_id=text.encode()
             )
@@ -158,7 +158,7 @@ def test_a_full_disk_refuses_publishes_until_there_is_space(tmp_path: Path) -> N
         for sequence in range(1, appended + 1):
             bench.journal.append(topic, 1, sequence, bytes(50_000))
         for _ in range(3):
-            with pytest.raises(JournalUnavailable, match="No space left on device"):
+            with pytest.raises(JournalUnavailableError, match="No space left on device"):
                 bench.journal.append(topic, 1, appended + 1, bytes(50_000))
         assert bench.journal.commit()
         assert bench.journal.last_sequence(1) == appended
@@ -179,7 +179,7 @@ def test_a_failing_disk_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
         disk.broken = True
         assert not bench.journal.commit()
         assert bench.journal.refusal is not None
-        with pytest.raises(JournalUnavailable, match="Input/output error"):
+        with pytest.raises(JournalUnavailableError, match="Input/output error"):
             bench.journal.append(topic, 1, 3, b"three")
         assert [one.body for one in read_all(bench.journal)] == [b"one"]
         assert not bench.journal.commit()
@@ -210,8 +210,8 @@ def test_topics_that_come_first_while_the_disk_fails_have_their_names_afterwards
         }
         data = [b"two", b"three"]
         checksums = list(map(crc32c, data))
-        content = Content([0, 1], 2, [1, 2], [1, 2], 9, 1, 0, 0, 0, checksums, data)
-        assert isinstance(journal.append_copies(handles, content).problem, JournalUnavailable)
+        content = EntryColumns([0, 1], 2, [1, 2], [1, 2], 9, 1, 0, 0, 0, checksums, data)
+        assert isinstance(journal.append_copies(handles, content).problem, JournalUnavailableError)
         disk.broken = False
         assert journal.commit()
         assert journal.append_copies(handles, content).end == len(data)
@@ -296,7 +296,7 @@ def test_one_read_is_bounded(tmp_path: Path) -> None:
         for sequence in range(1, 101):
             bench.journal.append(topic, 1, sequence, bytes(1_000))
         bench.journal.commit()
-        cursor = bench.journal.replay(Span(0))
+        cursor = bench.journal.replay(LogSpan(0))
         assert len(cursor.read(7)) <= 7
         assert sum(len(one.body) for one in cursor.read(100, 10_000)) <= 11_000
 

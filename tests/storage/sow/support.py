@@ -14,15 +14,15 @@ from config_schema.spec.sow import HistorySpec, TopicSpec
 from server.expressions import BUILTINS
 from server.message_types.base import MessageType
 from server.message_types.registry import create
-from server.storage.sow.file_store import FileStore, Recovery, open_store
+from server.storage.sow.file_store import FileStore, StoreRecovery, open_store
 from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.keys.key_source import KeySource
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.records import NANOSECONDS, Change, Record
+from server.storage.sow.records import NANOSECONDS, RecordChange, Record
 from server.storage.sow.store import RecordStore
-from server.storage.sow.topic_records import SowTopic
-from server.util.task import Sliced
+from server.storage.sow.topic_records import SowTopicRecords
+from server.util.task import EngineTask
 
 SECOND = NANOSECONDS
 HERE = Location("test.xml", 1)
@@ -72,8 +72,8 @@ def topic_spec(
 
 def make_topic(
     spec: TopicSpec, store: RecordStore | None = None, generator: KeySource | None = None
-) -> SowTopic:
-    return SowTopic(
+) -> SowTopicRecords:
+    return SowTopicRecords(
         spec,
         create(spec.message_type, spec.message_type, {}),
         MemoryStore() if store is None else store,
@@ -85,7 +85,7 @@ def make_topic(
 class Clerk:
     """Publishes JSON to a topic, numbering its commands; the time stands unless it is set."""
 
-    def __init__(self, topic: SowTopic) -> None:
+    def __init__(self, topic: SowTopicRecords) -> None:
         self.topic = topic
         self.now = 1_000 * SECOND
         self.sequence = topic.table.store.last_sequence
@@ -98,7 +98,7 @@ class Clerk:
         key: str | None = None,
         delta: bool = False,
         expiration: int | None = None,
-    ) -> Change:
+    ) -> RecordChange:
         self.sequence += 1
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         return self.topic.publish(
@@ -111,7 +111,7 @@ class Clerk:
             expiration=expiration,
         )
 
-    def delete(self, *records: Record) -> list[Change]:
+    def delete(self, *records: Record) -> list[RecordChange]:
         self.sequence += 1
         changes = [self.topic.remove(record, self.sequence, self.now) for record in records]
         return [change for change in changes if change is not None]
@@ -137,7 +137,7 @@ class Disk:
         self,
         directory: Path,
         synchronise: Callable[[int], None] = os.fdatasync,
-        **how: Callable[[Sliced], None],
+        **how: Callable[[EngineTask], None],
     ) -> None:
         self.directory = directory
         self._calls: list[Callable[[], None]] = []
@@ -153,7 +153,7 @@ class Disk:
         slab_size: int = 1 << 16,
         name: str = "t.sow",
         topic: str = "t",
-    ) -> tuple[FileStore, Recovery]:
+    ) -> tuple[FileStore, StoreRecovery]:
         return open_store(
             self.directory / name,
             self.committer,

@@ -17,9 +17,9 @@ import pytest
 from server.expressions import BUILTINS
 from server.message_types.registry import create
 from server.storage.sow.file_store import open_store
-from server.storage.sow.history import PastPoint
+from server.storage.sow.history import HistoryPoint
 from server.storage.sow.query.query import QuerySpec
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.topic_records import SowTopicRecords
 from tests.storage.sow.support import SECOND, Clerk, Disk, topic_spec
 from tests.support.chances import GIVEN_SEED
 from tests.support.sow_entries import sow_entries
@@ -29,7 +29,7 @@ START = 1_000 * SECOND
 State = dict[int, int]
 
 
-def opened(disk: Disk, granularity: int | None) -> SowTopic:
+def opened(disk: Disk, granularity: int | None) -> SowTopicRecords:
     """The topic of a file."""
     history = None if granularity is None else (FOREVER, granularity)
     store, recovery = open_store(
@@ -42,7 +42,7 @@ def opened(disk: Disk, granularity: int | None) -> SowTopic:
     )
     assert recovery.damage is None
     spec = topic_spec("/id", name="t", history=history)
-    return SowTopic(spec, create("json", "json", {}), store, BUILTINS)
+    return SowTopicRecords(spec, create("json", "json", {}), store, BUILTINS)
 
 
 def work(clerk: Clerk, seed: int) -> Iterator[State]:
@@ -63,7 +63,7 @@ def work(clerk: Clerk, seed: int) -> Iterator[State]:
 
 def seen(clerk: Clerk, moment: int | None) -> State:
     """The records at a moment."""
-    point = None if moment is None else PastPoint(moment)
+    point = None if moment is None else HistoryPoint(moment)
     found = clerk.bodies(QuerySpec(as_of=point))
     return {record["id"]: record["v"] for record in found if isinstance(record, dict)}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.expressions import parse
-from server.storage.sow.history import PastPoint
+from server.storage.sow.history import HistoryPoint
 from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.records import Record
 from server.storage.sow.store import RecordStore
@@ -24,7 +24,7 @@ def clerk(window: int, granularity: int, store: RecordStore | None = None) -> Cl
 
 
 def as_of(catalog: Clerk, moment: int, text: str = "1=1") -> list[object]:
-    found = catalog.bodies(QuerySpec(filter=parse(text), as_of=PastPoint(moment)))
+    found = catalog.bodies(QuerySpec(filter=parse(text), as_of=HistoryPoint(moment)))
     return sorted(found, key=json.dumps)
 
 
@@ -124,7 +124,7 @@ def test_sow_keys_and_filters_apply_to_past_states() -> None:
         catalog.now += SECOND
     key = catalog.topic.find_body(b'{"id":3}')[0].key
     moment = START + 4 * SECOND
-    assert catalog.bodies(QuerySpec(keys=(key,), as_of=PastPoint(moment))) == [{"id": 3, "v": 4}]
+    assert catalog.bodies(QuerySpec(keys=(key,), as_of=HistoryPoint(moment))) == [{"id": 3, "v": 4}]
     assert as_of(catalog, moment, "/id = '2'") == [{"id": 2, "v": 4}]
     assert as_of(catalog, moment, "/v = 5") == []
 
@@ -214,7 +214,7 @@ def test_changes_of_one_moment_are_told_apart_by_their_order(tmp_path: Path) -> 
         states[catalog.sequence] = sorted(records.values(), key=json.dumps)
     for again in range(2):
         for sequence, expected in states.items():
-            point = PastPoint(catalog.now, sequence)
+            point = HistoryPoint(catalog.now, sequence)
             bodies = catalog.bodies(QuerySpec(as_of=point))
             assert sorted(bodies, key=json.dumps) == expected
         store.close()
@@ -232,7 +232,7 @@ def test_a_historical_query_is_not_disturbed_by_changes() -> None:
         catalog.now += SECOND // 100
     moment = catalog.now - SECOND
     expected = as_of(catalog, moment)
-    query = catalog.query(QuerySpec(filter=parse("/v >= 0"), as_of=PastPoint(moment)))
+    query = catalog.query(QuerySpec(filter=parse("/v >= 0"), as_of=HistoryPoint(moment)))
     found: list[Record] = []
     for piece in query:
         found += piece

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.storage.sow.slab.index_builder import Placing
-from server.storage.sow.slab.slab_format import ENTRY, Kind, crc32c
+from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, crc32c
 from tests.storage.sow.support import spoiled
 from tests.support.chances import examples
 
@@ -43,9 +43,9 @@ class Model:
     ) -> None:
         self.sequence = max(self.sequence, sequence)
         identity = key if self.topic is None else f"{topic or self.topic}\0{key}"
-        if kind == Kind.RECORD:
+        if kind == SlabEntryKind.RECORD:
             self.places[identity] = place, len(data)
-        elif kind == Kind.DELETED:
+        elif kind == SlabEntryKind.DELETED:
             self.places.pop(identity, None)
         else:
             self.others.append((place, data))

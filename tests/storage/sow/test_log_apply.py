@@ -21,17 +21,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.journal import Content, Journal, Kind
+from server.storage.journal import EntryColumns, Journal, JournalEntryKind
 from server.storage.journal.format.layout import PAGE, RECORD_SIZE
 from server.storage.sow.file_store import FileStore
-from server.storage.sow.indexes.memo_index import BLOCK
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.keys.key_source import PublisherKeys
 from server.storage.sow.log_apply import apply_entry
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.records import Record
-from server.storage.sow.recovery import SetBack, recover_records
-from server.storage.sow.store import Superseded
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.recovery import SowRollback, recover_records
+from server.storage.sow.store import PastVersion
+from server.storage.sow.topic_records import SowTopicRecords
 from tests.storage.journal.support import START, Bench
 from tests.storage.sow.forks import forked_writer
 from tests.storage.sow.support import SECOND, Disk, make_topic, topic_spec
@@ -114,13 +114,13 @@ class Author:
             number: (journal.topic("json", name), journal.origin(user, "other"))
             for number, user in enumerate(("", "user"))
         }
-        content = Content(
+        content = EntryColumns(
             source.choices((0, 1), k=count),
             clients,
             [source.randrange(1, known + 2) for _ in range(count)],
             0,
             99,
-            Kind.PUBLISH,
+            JournalEntryKind.PUBLISH,
             source.choices(KEYS, k=count),
             source.choices((0, 5, 2**32 - 1), k=count),
             0,
@@ -138,7 +138,7 @@ class Author:
             client,
             source.choice((0, *self._numbers(client, 1))),
             self._body(),
-            source.choice((Kind.PUBLISH, Kind.DELTA_PUBLISH)),
+            source.choice((JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH)),
             source.choice((0, *KEYS)),
             source.choice((0, 60)),
             correlation_id=source.choice((b"", b"", b"mark\xff")),
@@ -148,7 +148,7 @@ class Author:
     def _other(self, name: str) -> None:
         """A deletion, or what has nothing to do with records."""
         source, journal = self._source, self._bench.journal
-        kind = source.choice((Kind.SOW_DELETE, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.NO_OP))
+        kind = source.choice((JournalEntryKind.SOW_DELETE, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.NO_OP))
         keys = [str(key) for key in source.sample(KEYS, 2)] + source.choice(([], ["text"]))
         topic = journal.topic("json", name)
         journal.append(topic, source.choice(CLIENTS), 0, json.dumps(keys).encode(), kind)
@@ -163,7 +163,7 @@ class Topics:
     def __init__(self, directory: Path, **changes: object) -> None:
         directory.mkdir(exist_ok=True)
         self.disk = Disk(directory)
-        self.topics: dict[str, SowTopic] = {}
+        self.topics: dict[str, SowTopicRecords] = {}
         for name, spec in SPECS.items():
             store: FileStore | MemoryStore = MemoryStore()
             if name in IN_FILES:
@@ -174,14 +174,14 @@ class Topics:
             # The keys in the log are none that fields make: such records would get others.
             self.topics[name] = make_topic(replace(spec, **changes), store, PublisherKeys())  # type: ignore[arg-type]  # of any fields
 
-    def find(self, message_type: str, name: str) -> SowTopic | None:
+    def find(self, message_type: str, name: str) -> SowTopicRecords | None:
         assert message_type == "json"
         found = (topic for topic in self.topics.values() if topic.keeps(name))
         return next(found, None)
 
-    def recover(self, journal: Journal, check: Callable[[], None] = lambda: None) -> list[SetBack]:
+    def recover(self, journal: Journal, check: Callable[[], None] = lambda: None) -> list[SowRollback]:
         """As a start does it."""
-        told: list[SetBack] = []
+        told: list[SowRollback] = []
         recover_records(
             journal, self.topics.values(), self.find, self.disk.settle, check, told.append
         )
@@ -210,7 +210,7 @@ class State(NamedTuple):
     """All that can be seen of a topic, but for rows: these depend on what a file has cleaned."""
 
     records: dict[str, Record]
-    past: list[Superseded]
+    past: list[PastVersion]
     last_sequence: int
     stored_bytes: int
     rows: Counter[int]
@@ -220,7 +220,7 @@ class State(NamedTuple):
     values: dict[str, list[object]]
 
 
-def state_of(sow: SowTopic) -> State:
+def state_of(sow: SowTopicRecords) -> State:
     """What a topic is."""
     table, store = sow.table, sow.table.store
     identities = {row: identity for identity, row in store.identities()}
@@ -232,9 +232,9 @@ def state_of(sow: SowTopic) -> State:
         candidates = table.hash_index(SIDE).candidates(((text,),))
         found[text] = {identities[row] for row in candidates}
     values: dict[str, list[object]] = {identity: [] for identity in identities.values()}
-    for block in range((store.rows + BLOCK - 1) // BLOCK):
+    for block in range((store.rows + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
         for column in table.memo.columns(block, FIELDS):
-            for row, value in enumerate(column.to_values(), block * BLOCK):
+            for row, value in enumerate(column.to_values(), block * MEMO_BLOCK_ROWS):
                 if row in identities:
                     values[identities[row]].append(value)
     return State(

@@ -15,7 +15,7 @@ from config_schema.spec import TopicSpec
 from server.expressions import parse, parse_order_by, paths
 from server.expressions.backends.compile_message import compile_filter
 from server.storage.sow.indexes import memo_index
-from server.storage.sow.indexes.memo_index import BLOCK
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.query.query import QuerySpec
 from server.storage.sow.record_context import context_of
 from server.storage.sow.records import Record
@@ -219,7 +219,7 @@ def test_a_slice_parses_no_more_records_than_a_block_has_rows() -> None:
     source = random.Random(1)
     clerk = make_clerk()
     blocks = 8
-    rows = blocks * memo_index.BLOCK
+    rows = blocks * memo_index.MEMO_BLOCK_ROWS
 
     def publish_all() -> None:
         for number in range(rows):
@@ -253,7 +253,7 @@ def test_indexes_follow_any_changes(seed: int, data: st.DataObject) -> None:
 
 
 def test_blocks_have_their_usual_size() -> None:
-    assert memo_index.BLOCK != BLOCK  # the fixture works
+    assert memo_index.MEMO_BLOCK_ROWS != MEMO_BLOCK_ROWS  # the fixture works
 
 
 SPELLINGS = (

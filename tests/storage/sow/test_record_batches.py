@@ -19,12 +19,12 @@ from server.message_types.paths import Path as FieldPath
 from server.message_types.registry import create
 from server.storage.sow.keys.key_source import FieldKeys
 from server.storage.sow.memory_store import MemoryStore
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.slab.entry_writer import clean, place_run, write_run
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, crc32c
-from server.storage.sow.store import RecordStore, RecordTooLarge, Superseded
+from server.storage.sow.store import RecordStore, RecordTooLargeError, PastVersion
 from tests.storage.sow.model import state_of
 from tests.storage.sow.support import Disk, spoiled
 from tests.support.chances import examples
@@ -109,7 +109,7 @@ KEYS = [0, 1, 9, 10, 123, 2**63, 2**64 - 1, *range(1000, 1030)]
 MARKS = ["", "mark", "caf\u00e9", "c\udcff", "x" * 300]
 
 
-def runs(seed: int) -> Iterator[RecordRun]:
+def runs(seed: int) -> Iterator[SowRecordBatch]:
     """Runs of records, the same for the same seed; sequences count from 1."""
     source = random.Random(seed)
     sequence = 1
@@ -118,7 +118,7 @@ def runs(seed: int) -> Iterator[RecordRun]:
         bodies = [
             source.randbytes(source.choice((0, 1, 7, 8, 9, 60, 200, 1500))) for _ in range(count)
         ]
-        yield RecordRun(
+        yield SowRecordBatch(
             "t",
             source.choices(KEYS, k=count),
             bodies,
@@ -132,7 +132,7 @@ def runs(seed: int) -> Iterator[RecordRun]:
         sequence += count
 
 
-def put_all(store: RecordStore, run: RecordRun) -> list[int]:
+def put_all(store: RecordStore, run: SowRecordBatch) -> list[int]:
     """Put a run, passing over what is too large; returns the places of that."""
     refused = []
     place = 0
@@ -141,20 +141,20 @@ def put_all(store: RecordStore, run: RecordRun) -> list[int]:
         assert len(put.rows) == put.end - place
         place = put.end
         if put.problem is not None:
-            assert isinstance(put.problem, RecordTooLarge)
+            assert isinstance(put.problem, RecordTooLargeError)
             refused.append(place)
             place += 1
     return refused
 
 
-def put_each(store: RecordStore, run: RecordRun) -> list[int]:
+def put_each(store: RecordStore, run: SowRecordBatch) -> list[int]:
     """The same, one by one."""
     refused = []
     for place in range(len(run.bodies)):
         record = run.record(place)
         try:
             store.put(record.key, record)
-        except RecordTooLarge:
+        except RecordTooLargeError:
             refused.append(place)
     return refused
 
@@ -179,7 +179,7 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
     with a_disk() as disk:
         together, _ = disk.open(slab_size=4096 * slab_pages)
         alone = MemoryStore()
-        past: list[Superseded] = []
+        past: list[PastVersion] = []
         rows: dict[int, int] = {}
         stream = runs(seed)
         for _ in range(60):
@@ -193,7 +193,7 @@ def test_runs_leave_the_records_that_their_messages_leave_one_by_one(
             if source.random() < 0.3 and len(alone):
                 key = source.choice(sorted(identity for identity, _ in alone.identities()))
                 if source.random() < 0.3:
-                    past.append(Superseded(key, alone.record(alone.row(key) or 0), deleted=False))
+                    past.append(PastVersion(key, alone.record(alone.row(key) or 0), deleted=False))
                     rows[len(past) - 1] = together.keep(past[-1])
                 alone.delete(key, run.sequences[-1])
                 together.delete(key, run.sequences[-1])
@@ -253,7 +253,7 @@ def test_rows_of_a_run_say_which_records_are_new() -> None:
         file, _ = disk.open()
         for store in (MemoryStore(), file):
             store.put("5", Record("5", b"", "t"))
-            run = RecordRun("t", [5, 6, 6, 7], [b"a", b"b", b"c", b"d"], range(1, 5), 1)
+            run = SowRecordBatch("t", [5, 6, 6, 7], [b"a", b"b", b"c", b"d"], range(1, 5), 1)
             put = store.put_run(run, 0)
             assert put.problem is None
             assert list(put.rows) == [0, 1, 1, 2]
@@ -267,7 +267,7 @@ def test_a_run_in_a_file_that_has_lost_its_content_is_refused() -> None:
         run = next(runs(1))
         put_all(store, run)
         (disk.directory / "t.sow").write_bytes(b"")
-        put = store.put_run(RecordRun("t", [1] * 50, [bytes(1000)] * 50, range(50, 100), 1), 0)
+        put = store.put_run(SowRecordBatch("t", [1] * 50, [bytes(1000)] * 50, range(50, 100), 1), 0)
         assert (put.end, put.rows) == (0, [])
         assert "truncated or overwritten" in str(put.problem)
         store.close()
@@ -278,9 +278,9 @@ def test_a_correlation_id_that_is_too_long_is_refused_by_itself() -> None:
         store, _ = disk.open(slab_size=1 << 20)
         marks = ["", "x" * 0xFFFF, "y" * 0x10000, "z"]
         bodies = [b"a", b"b", b"c", b"d"]
-        with pytest.raises(RecordTooLarge, match="correlation id"):
+        with pytest.raises(RecordTooLargeError, match="correlation id"):
             store.make_room_for_run("t", bodies, marks)
-        run = RecordRun("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
+        run = SowRecordBatch("t", [1, 2, 3, 4], bodies, range(1, 5), 1, correlation_ids=marks)
         assert put_all(store, run) == [2]
         assert {one.correlation_id for one in state_of(store).values()} == {"", marks[1], "z"}
         store.close()
@@ -347,7 +347,7 @@ def test_cleaning_believes_nothing_that_it_reads(data: st.DataObject) -> None:
 
 
 def test_entries_are_not_written_outside_of_a_slab() -> None:
-    run = RecordRun("t", [1, 2], [b"a" * 40, b"b"], range(1, 3), 1)
+    run = SowRecordBatch("t", [1, 2], [b"a" * 40, b"b"], range(1, 3), 1)
     slab = bytearray(200)
     for position, limit in ((-8, 200), (4, 200), (0, 201)):
         with pytest.raises(ValueError, match="within their slab"):

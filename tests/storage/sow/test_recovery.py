@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from server.storage.sow.file_store import FileStore, Recovery
+from server.storage.sow.file_store import FileStore, StoreRecovery
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
 from server.util.file_lock import FileInUseError
@@ -225,7 +225,7 @@ def test_a_file_that_was_cut_short_before_its_first_page_is_begun_again(
 ) -> None:
     (tmp_path / "t.sow").write_bytes(b"AMP")
     store, recovery = disk.open()
-    assert recovery == Recovery(0, 0, had=3, is_begun=True)
+    assert recovery == StoreRecovery(0, 0, had=3, is_begun=True)
     store.close()
 
 

@@ -13,10 +13,10 @@ import pytest
 from server.expressions import BUILTINS
 from server.message_types.registry import create
 from server.storage.sow.file_store import open_store
-from server.storage.sow.history import PastPoint
+from server.storage.sow.history import HistoryPoint
 from server.storage.sow.query.query import QuerySpec
-from server.storage.sow.rekey import Rekeyed, rekey_records
-from server.storage.sow.topic_records import SowTopic
+from server.storage.sow.rekey import RekeyResult, rekey_records
+from server.storage.sow.topic_records import SowTopicRecords
 from tests.storage.sow.support import SECOND, Clerk, Disk, topic_spec
 from tests.support.sow_entries import sow_entries
 
@@ -36,7 +36,7 @@ def opened(disk: Disk, *keys: str, pattern: str | None = None) -> Clerk:
     )
     assert recovery.damage is None
     spec = topic_spec(*keys, name="t", pattern=pattern, history=(FOREVER, 0))
-    return Clerk(SowTopic(spec, create("json", "json", {}), store, BUILTINS))
+    return Clerk(SowTopicRecords(spec, create("json", "json", {}), store, BUILTINS))
 
 
 def close(disk: Disk, clerk: Clerk) -> None:
@@ -45,14 +45,14 @@ def close(disk: Disk, clerk: Clerk) -> None:
     disk.close()
 
 
-def rekey(disk: Disk, clerk: Clerk) -> Rekeyed:
+def rekey(disk: Disk, clerk: Clerk) -> RekeyResult:
     """Do what a start does."""
     return rekey_records(clerk.topic, disk.settle, lambda: None)
 
 
 def bodies(clerk: Clerk, moment: int | None = None) -> list[str]:
     """Return the records at a moment, or now."""
-    point = None if moment is None else PastPoint(moment)
+    point = None if moment is None else HistoryPoint(moment)
     return sorted(json.dumps(one) for one in clerk.bodies(QuerySpec(as_of=point)))
 
 
@@ -128,7 +128,7 @@ def test_a_crash_comes_between_the_steps_of_a_move(tmp_path: Path) -> None:
         disk.settle()
         pages.append((tmp_path / "t.sow").read_bytes()[:4096])
 
-    assert rekey_records(clerk.topic, settle, lambda: None) == Rekeyed(4, 1)
+    assert rekey_records(clerk.topic, settle, lambda: None) == RekeyResult(4, 1)
     clerk.now = now
     wanted = keys(clerk)
     content = pages[0] + (tmp_path / "t.sow").read_bytes()[4096:]

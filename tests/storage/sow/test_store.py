@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.records import Record
-from server.storage.sow.store import RecordStore, StoreError, Superseded, identity_of
+from server.storage.sow.store import RecordStore, RecordStoreError, PastVersion, identity_of
 from tests.storage.sow.model import apply_to_model, apply_to_store, state_of, steps
 from tests.storage.sow.support import Disk
 from tests.support.chances import examples
@@ -82,8 +82,8 @@ def test_the_last_sequence_counts_puts_and_deletions(store: RecordStore) -> None
 
 def test_past_states_have_rows_that_no_identity_finds(store: RecordStore) -> None:
     current = store.put("k", record("k", b"new", timestamp=2))
-    first = Superseded("k", record("k", b"old", timestamp=1), deleted=False)
-    second = Superseded("k", record("k", b"", timestamp=0), deleted=True)
+    first = PastVersion("k", record("k", b"old", timestamp=1), deleted=False)
+    second = PastVersion("k", record("k", b"", timestamp=0), deleted=True)
     rows = [store.keep(first), store.keep(second)]
     assert current not in rows
     assert dict(store.past()) == dict(zip(rows, [first, second], strict=True))
@@ -95,7 +95,7 @@ def test_past_states_have_rows_that_no_identity_finds(store: RecordStore) -> Non
 
 def test_statistics_count_records_and_past_states(store: RecordStore) -> None:
     store.put("k", record("k", b"x" * 100))
-    store.keep(Superseded("k", record("k", b"x" * 50), deleted=False))
+    store.keep(PastVersion("k", record("k", b"x" * 50), deleted=False))
     assert store.statistics.records == 2
     assert store.statistics.stored_bytes >= 150
     assert store.statistics.allocated_bytes >= store.statistics.stored_bytes
@@ -150,10 +150,10 @@ def test_a_memory_store_holds_what_a_dictionary_would() -> None:
 def test_a_record_larger_than_a_slab_is_refused_and_the_old_one_stays(disk: Disk) -> None:
     store, _ = disk.open(slab_size=4096)
     row = store.put("k", record("k", b"small"))
-    with pytest.raises(StoreError, match="SlabSize of 4096"):
+    with pytest.raises(RecordStoreError, match="SlabSize of 4096"):
         store.put("k", record("k", bytes(5000)))
     assert store.record(row).body == b"small"
-    with pytest.raises(StoreError, match="more than 65535 bytes"):
+    with pytest.raises(RecordStoreError, match="more than 65535 bytes"):
         store.put("k" * 70_000, record("k" * 70_000))
     store.close()
 
@@ -162,7 +162,7 @@ def test_a_commit_calls_back_after_the_file_is_on_stable_storage(tmp_path: Path)
     synchronised: list[int] = []
     disk = Disk(tmp_path, synchronised.append)
     store, _ = disk.open()
-    told: list[StoreError | None] = []
+    told: list[RecordStoreError | None] = []
     store.put("k", record("k"))
     store.commit(told.append)
     assert not told
@@ -189,7 +189,7 @@ def test_what_cannot_be_synchronised_is_said_and_is_part_of_the_next_commit(
     is_broken = True
     for number in range(30):
         store.put(f"{number}", record(f"{number}", bytes(4096)))
-    told: list[StoreError | None] = []
+    told: list[RecordStoreError | None] = []
     for _ in range(2):
         store.commit(told.append)
     disk.settle()
@@ -227,7 +227,7 @@ def test_a_compaction_ends_where_nothing_can_be_synchronised(tmp_path: Path) -> 
     slices = store.compact()
     assert next(slices, "at its end") is None
     disk.settle()
-    with pytest.raises(StoreError, match="cannot be put on stable storage"):
+    with pytest.raises(RecordStoreError, match="cannot be put on stable storage"):
         next(slices)
     store.close()
     disk.close()
@@ -274,7 +274,7 @@ def test_past_states_survive_opening_again(disk: Disk) -> None:
     for number in range(50):
         past = record("k", b"%d" % number, timestamp=number)._replace(topic=f"topic-{number % 3}")
         identity = identity_of(past, pattern=True)
-        kept.append(store.keep(Superseded(identity, past, deleted=number % 2 == 1)))
+        kept.append(store.keep(PastVersion(identity, past, deleted=number % 2 == 1)))
     for row in kept[:20]:
         store.drop(row)
     expected = sorted(past for _, past in store.past())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.expressions import Kind, aggregates, parse_field, semantics
+from server.expressions import ContextKind, aggregates, parse_field, semantics
 from server.message_types.base import Value
 from server.storage.views.aggregates import Accumulator, function_of
 from server.storage.views.exact import ExactSum
@@ -25,7 +25,7 @@ NAN = math.nan
 
 def aggregate(call: str) -> tuple[Accumulator, Callable[[], Value]]:
     """An aggregate's accumulator, and how it answers."""
-    (node,) = aggregates(parse_field(f"{call} AS /x", Kind.PROJECTION).source)
+    (node,) = aggregates(parse_field(f"{call} AS /x", ContextKind.PROJECTION).source)
     function = function_of(node)
     accumulator = function.accumulator()
     return accumulator, lambda: function.answer(accumulator)

@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.expressions import BUILTINS, Kind, parse_field, parse_identifier
+from server.expressions import BUILTINS, ContextKind, parse_field, parse_identifier
 from server.expressions.message_context import MessageContext
 from server.message_types.base import Value
-from server.storage.views.groups import Group, Grouping
-from server.storage.views.projection import Projection, Row
+from server.storage.views.groups import Group, GroupTable
+from server.storage.views.projection import Projection, ProjectionRow
 from tests.support.chances import examples
 
 
 def projection(fields: str, grouping: str = "/sym") -> Projection:
     return Projection(
-        [parse_field(text, Kind.PROJECTION) for text in fields.split("; ")],
-        [parse_identifier(text, Kind.GROUPING) for text in grouping.split("; ")],
+        [parse_field(text, ContextKind.PROJECTION) for text in fields.split("; ")],
+        [parse_identifier(text, ContextKind.GROUPING) for text in grouping.split("; ")],
         BUILTINS,
     )
 
 
-def row(shape: Projection, **values: Any) -> Row:
+def row(shape: Projection, **values: Any) -> ProjectionRow:
     return tuple(values.get(str(reference.path[0])) for reference in shape.inputs)
 
 
-def shown(grouping: Grouping, group: Group) -> dict[str, Value]:
+def shown(grouping: GroupTable, group: Group) -> dict[str, Value]:
     return {"/".join(map(str, path)): value for path, value in grouping.fields(group)}
 
 
@@ -49,7 +49,7 @@ def test_each_expression_is_aggregated_once() -> None:
 def test_a_group_through_its_life() -> None:
     """Rows come, change, move to another group and go; what stood last stays."""
     shape = projection(EXPOSURE)
-    grouping = Grouping(shape, "v")
+    grouping = GroupTable(shape, "v")
     one = row(shape, sym="A", id=1, qty=10, px=2.5, note="x")
     other = row(shape, sym="A", id=2, qty=30, px=4.5, note="y")
     grouping.enter(one)
@@ -79,7 +79,7 @@ def test_a_group_through_its_life() -> None:
 def test_groups_are_told_apart_by_texts() -> None:
     """1 and "1" are one group, "007" and "7" are two; NULLs and missing fields are one."""
     shape = projection("/sym; COUNT(/id) AS /n", "/sym; /side")
-    grouping = Grouping(shape, "v")
+    grouping = GroupTable(shape, "v")
     values: list[tuple[Value, Value]] = [
         (1, "b"), ("1", "b"), ("7", None), ("007", None), ("7", ""), (["7"], []),
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_functions_of_the_message_tell_of_the_last_one() -> None:
     assert shape.arguments_ask
     assert shape.fields_ask
     assert not projection("/sym; SUM(MESSAGE_SIZE()) AS /sizes").fields_ask
-    grouping = Grouping(shape, "v")
+    grouping = GroupTable(shape, "v")
     contexts = [MessageContext(), MessageContext()]
     for size, context in enumerate(contexts, 10):
         context.message_size = size
@@ -129,8 +129,8 @@ def test_any_life_gives_what_the_rows_give(
 ) -> None:
     """After each step, all groups are as if their rows had just come."""
     shape = projection(EXPOSURE + "; STDDEV_SAMP(/qty) AS /dev; MIN(/qty) AS /low")
-    grouping = Grouping(shape, "v")
-    rows: dict[int, Row] = {}
+    grouping = GroupTable(shape, "v")
+    rows: dict[int, ProjectionRow] = {}
     found: dict[Any, Group] = {}
     for number, sym, qty, px in steps:
         before = rows.pop(number, None)
@@ -148,7 +148,7 @@ def test_any_life_gives_what_the_rows_give(
                 found[group.key] = group
             else:
                 del found[group.key]
-        anew = Grouping(shape, "v")
+        anew = GroupTable(shape, "v")
         again = {group.key: group for group in map(anew.enter, rows.values())}
         assert again.keys() == found.keys()
         for key, group in again.items():
@@ -159,4 +159,4 @@ def test_any_life_gives_what_the_rows_give(
 @pytest.mark.parametrize("text", ["GROUP_CONCAT(/a, /b) AS /c", "SUM(SUM(/a)) AS /c"])
 def test_what_cannot_be_projected(text: str) -> None:
     with pytest.raises(ValueError, match=r"literal|nest"):
-        parse_field(text, Kind.PROJECTION)
+        parse_field(text, ContextKind.PROJECTION)

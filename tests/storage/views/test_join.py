@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.sow.records import Change, Record
-from server.storage.views.join import Join, JoinedFields, JoinedTopic
-from server.storage.views.projection import Row
+from server.storage.sow.records import RecordChange, Record
+from server.storage.views.join import TopicJoin, JoinedFields, JoinedTopic
+from server.storage.views.projection import ProjectionRow
 from tests.storage.sow.support import json_type
 from tests.support.chances import examples
 
@@ -49,7 +49,7 @@ def text(value: Any) -> str | None:
 
 def rows_of(
     shape: list[JoinedFields], topics: list[dict[str, Values]], *, nulls_match: bool
-) -> Counter[Row]:
+) -> Counter[ProjectionRow]:
     """The rows, the long way round."""
     rows: list[tuple[Values | None, ...]] = [(record,) for record in topics[0].values()]
     for place in range(1, len(topics)):
@@ -83,10 +83,10 @@ def test_rows_are_kept_right(
     shape: list[JoinedFields], happenings: list[tuple[int, str, Values | None]], nulls_match: bool
 ) -> None:
     count = max(fields.right_topic for fields in shape) + 1
-    join = Join([JoinedTopic(json_type(), [("v",)])] * count, shape, nulls_match=nulls_match)
+    join = TopicJoin([JoinedTopic(json_type(), [("v",)])] * count, shape, nulls_match=nulls_match)
     topics: list[dict[str, Values]] = [{} for _ in range(count)]
     stored: dict[tuple[int, str], Record] = {}
-    rows: Counter[Row] = Counter()
+    rows: Counter[ProjectionRow] = Counter()
     for place, key, values in happenings:
         place %= count
         previous = stored.pop((place, key), None)
@@ -96,7 +96,7 @@ def test_rows_are_kept_right(
         else:
             topics[place][key] = values
             record = stored[place, key] = Record(key, json.dumps(values).encode(), "t")
-        for before, after in join.changes(place, Change(key, "t", previous, record)):
+        for before, after in join.changes(place, RecordChange(key, "t", previous, record)):
             if before is not None:
                 rows[before] -= 1
             if after is not None:
@@ -108,11 +108,11 @@ def test_rows_are_kept_right(
 def test_a_change_costs_as_much_as_the_rows_that_it_changes() -> None:
     """A record among thousands with the same joined value changes its own row only."""
     shape = [JoinedFields(0, ("a",), 1, ("a",))]
-    join = Join([JoinedTopic(json_type(), [("v",)])] * 2, shape, nulls_match=False)
+    join = TopicJoin([JoinedTopic(json_type(), [("v",)])] * 2, shape, nulls_match=False)
 
     def put(place: int, key: str, previous: Record | None, **values: Any) -> tuple[int, Record]:
         record = Record(key, json.dumps(values).encode(), "t")
-        return len(list(join.changes(place, Change(key, "t", previous, record)))), record
+        return len(list(join.changes(place, RecordChange(key, "t", previous, record)))), record
 
     for number in range(1000):
         assert put(0, str(number), None, v=number, a="x")[0] == 1
@@ -125,10 +125,10 @@ def test_a_change_costs_as_much_as_the_rows_that_it_changes() -> None:
 def test_the_rows_of_a_chain_come_in_one_piece() -> None:
     """A record in the middle brings and takes what depends on it."""
     shape = [JoinedFields(0, ("a",), 1, ("a",)), JoinedFields(1, ("b",), 2, ("b",))]
-    join = Join([JoinedTopic(json_type(), [("v",)])] * 3, shape, nulls_match=False)
+    join = TopicJoin([JoinedTopic(json_type(), [("v",)])] * 3, shape, nulls_match=False)
 
     def change(place: int, key: str, before: Record | None, after: Record | None) -> list[Any]:
-        return list(join.changes(place, Change(key, "t", before, after)))
+        return list(join.changes(place, RecordChange(key, "t", before, after)))
 
     first, middle, last = (
         Record(key, body, "t")

@@ -12,11 +12,11 @@ from typing import Any, Final
 from config_schema.problems import Problem, Problems, Severity
 from config_schema.spec import InstanceSpec
 from config_schema.validate import validate
-from server.app.wiring.foreign_files import OPTION, files_in_the_way
+from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
-from server.cli.doctor.configuration import Configuration
-from server.cli.doctor.findings import Verdict
-from server.cli.doctor.migration.survey import ABSENT, Records, Survey, survey
+from server.cli.doctor.configuration import DoctorConfiguration
+from server.cli.doctor.findings import CheckVerdict
+from server.cli.doctor.migration.survey import ABSENT, MigrationTopic, FeatureSurvey, survey
 
 WHY_NOT: Final = (
     "AMPS's own journals and SOW files are in a format of its own, which is not read here"
@@ -28,7 +28,7 @@ _PORT: Final = "PORT"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ChecklistItem:
     """A task or a point to check.
 
     Attributes:
@@ -59,14 +59,14 @@ class Checklist:
     """
 
     path: str
-    found: Survey = field(default_factory=Survey)
+    found: FeatureSurvey = field(default_factory=FeatureSurvey)
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     files: list[tuple[str, str]] = field(default_factory=list)
     no_files: str = ""
-    carry: list[Item] = field(default_factory=list)
-    clients: list[Item] = field(default_factory=list)
-    steps: list[Item] = field(default_factory=list)
+    carry: list[ChecklistItem] = field(default_factory=list)
+    clients: list[ChecklistItem] = field(default_factory=list)
+    steps: list[ChecklistItem] = field(default_factory=list)
 
     @property
     def absent(self) -> list[str]:
@@ -77,16 +77,16 @@ class Checklist:
         ]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckVerdict:
         """`OK` if the configuration runs as it is, with all that it asks for."""
         if self.errors:
-            return Verdict.WRONG
+            return CheckVerdict.WRONG
         if self.absent or self.warnings or self.files or self.no_files or self.found.ignored:
-            return Verdict.LOOK
-        return Verdict.OK
+            return CheckVerdict.LOOK
+        return CheckVerdict.OK
 
 
-def make_checklist(configuration: Configuration) -> Checklist:
+def make_checklist(configuration: DoctorConfiguration) -> Checklist:
     """Make the checklist of a configuration, in the directory at which its paths begin."""
     made = Checklist(configuration.path)
     made.errors = _said(configuration.problems, Severity.ERROR)
@@ -146,15 +146,15 @@ def _look_for_files(made: Checklist, spec: InstanceSpec | None) -> None:
         made.no_files = "the errors above have to be mended first"
         return
     try:
-        made.files = [(str(file.path), file.what) for file in files_in_the_way(spec)]
+        made.files = [(str(file.path), file.what) for file in find_foreign_files(spec)]
     except ProvisionError as error:
         made.no_files = str(error)
 
 
-def _carry(found: Survey) -> Iterator[Item]:
+def _carry(found: FeatureSurvey) -> Iterator[ChecklistItem]:
     """Yield the ways to carry data over: records by topic, the log by a program, or not at all."""
     if found.has("replication", "transports for replication"):
-        yield Item(
+        yield ChecklistItem(
             "AMPS and this server cannot replicate to each other: the protocol between instances is"
             " each one's own. Move all instances that replicate together",
             "docs/compatibility.md, Links between instances",
@@ -162,38 +162,38 @@ def _carry(found: Survey) -> Iterator[Item]:
     for topic in found.records:
         yield _records_item(topic, found)
     if found.has("the transaction log"):
-        yield Item(
+        yield ChecklistItem(
             "The transaction log begins anew. A program that subscribes at AMPS with the bookmark"
             " EPOCH and publishes here carries over what AMPS's log still has; bookmarks and"
             " times are those of the new log",
             "docs/client.md",
         )
     if found.has("queues"):
-        yield Item(
+        yield ChecklistItem(
             "Messages in queues stay behind: stop their publishers, and let the consumers work"
             " off the queues at AMPS before they move"
         )
     if found.has("views", "conflated topics"):
-        yield Item("Views and conflated topics are made anew from the records at the start")
+        yield ChecklistItem("Views and conflated topics are made anew from the records at the start")
     if found.has("the statistics database"):
-        yield Item(
+        yield ChecklistItem(
             "A statistics database that AMPS has made is renamed to NAME.foreign-1 by the first"
             " start; amps-sqlite3 reads it",
             "docs/compatibility.md, The statistics database",
         )
 
 
-def _records_item(topic: Records, found: Survey) -> Item:
+def _records_item(topic: MigrationTopic, found: FeatureSurvey) -> ChecklistItem:
     title = f"Records of {topic.name} ({topic.message_type})"
     if not topic.has_keys:
-        return Item(
+        return ChecklistItem(
             f"{title} have keys that publishers give, which spark does not pass on: have the"
             " publishers publish them again, or write a program that does",
             "docs/client.md",
         )
     copy = f"-copy {_NEW}:{found.port or _PORT}"
     command = f"{_spark('sow_and_subscribe', _OLD, found)} {copy} {_of(topic)} > /dev/null"
-    return Item(
+    return ChecklistItem(
         f"{title}, and the updates that come as long as this runs; deletions and expirations are"
         " not passed on",
         "",
@@ -201,12 +201,12 @@ def _records_item(topic: Records, found: Survey) -> Item:
     )
 
 
-def _spark(what: str, host: str, found: Survey) -> str:
+def _spark(what: str, host: str, found: FeatureSurvey) -> str:
     secure = " -secure true" if found.is_encrypted else ""
     return f"spark {what} -server {host}:{found.port or _PORT}{secure}"
 
 
-def _of(topic: Records) -> str:
+def _of(topic: MigrationTopic) -> str:
     return shlex.join(["-type", topic.message_type, "-topic", topic.pattern or topic.name])
 
 
@@ -267,43 +267,43 @@ _CLIENT_CHECKS: Final[tuple[tuple[tuple[str, ...], str, str], ...]] = (
 """Features (empty: any configuration), the point to check, and the section that describes it."""
 
 
-def _clients(found: Survey) -> Iterator[Item]:
+def _clients(found: FeatureSurvey) -> Iterator[ChecklistItem]:
     for features, text, section in _CLIENT_CHECKS:
         if not features or found.has(*features):
-            yield Item(text, f"docs/compatibility.md, {section}")
+            yield ChecklistItem(text, f"docs/compatibility.md, {section}")
 
 
-def _steps(made: Checklist) -> Iterator[Item]:
+def _steps(made: Checklist) -> Iterator[ChecklistItem]:
     path = made.path
     if made.errors:
-        yield Item("Mend the errors", "", (f"ampServer --verify-config {path}",))
+        yield ChecklistItem("Mend the errors", "", (f"ampServer --verify-config {path}",))
     for module in made.found.modules:
         if module.state == ABSENT:
-            yield Item(f"Replace the module {module.name}: {module.advice}")
+            yield ChecklistItem(f"Replace the module {module.name}: {module.advice}")
     if made.files:
-        yield Item(
+        yield ChecklistItem(
             "Give the instance directories of its own (JournalDirectory, FileName of topics), so"
             f" that AMPS's files stay for the way back; ampServer {OPTION} renames them instead",
             "docs/compatibility.md, Files and directories",
         )
     stem = posixpath.splitext(Path(path).name)[0]
-    yield Item(
+    yield ChecklistItem(
         "Start it beside AMPS, on another host or with other ports and directories, and look at it",
         "docs/operations.md",
         (f"ampServer {path}", f"amps-doctor --config {path}"),
     )
-    yield Item("Try each client program against it, with the list above in hand")
+    yield ChecklistItem("Try each client program against it, with the list above in hand")
     if made.found.has("replication"):
-        yield Item(
+        yield ChecklistItem(
             "Check the configurations of all instances that replicate against each other",
             "docs/replication.md",
             (f"ampServer --verify-config {path} OTHER.xml",),
         )
     if made.carry:
-        yield Item("Carry data over, as above, while publishers still go to AMPS")
-    yield Item("Stop the publishers, wait until what was carried over has come, and compare")
+        yield ChecklistItem("Carry data over, as above, while publishers still go to AMPS")
+    yield ChecklistItem("Stop the publishers, wait until what was carried over has come, and compare")
     if made.found.records:
-        yield Item(
+        yield ChecklistItem(
             f"Are there as many records at {_NEW} as at {_OLD}? spark says how many there were",
             "",
             tuple(
@@ -311,11 +311,11 @@ def _steps(made: Checklist) -> Iterator[Item]:
                 for topic in made.found.records
             ),
         )
-    yield Item(
+    yield ChecklistItem(
         "Point subscribers, then publishers, to this server. What is published here from now on"
         " is not at AMPS: that is the end of the easy way back"
     )
-    yield Item(
+    yield ChecklistItem(
         "Look at it again, and at the log, after an hour and after a day",
         "docs/monitoring.md",
         (f"amps-doctor --config {path} --output {stem}-after.tar.gz",),

@@ -9,7 +9,7 @@ from typing import Final
 
 from config_schema import schema
 from config_schema.catalogue import ModuleKind
-from config_schema.document import Node
+from config_schema.document import ConfigNode
 from config_schema.standard_modules import LIBRARIES_OF_AMPS
 from server.app.wiring.catalogue import ProgramCatalogue
 from server.cli.doctor.migration.features import Feature, features_of
@@ -53,7 +53,7 @@ _SECTIONS: Final = {
 
 
 @dataclass(slots=True)
-class Use:
+class FeatureUse:
     """A feature in use.
 
     Attributes:
@@ -70,7 +70,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Module:
+class MigrationModule:
     """A loaded module, or a module of an action, which need not be loaded.
 
     Attributes:
@@ -91,7 +91,7 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class MigrationTopic:
     """A topic whose records are to be carried over.
 
     Attributes:
@@ -108,7 +108,7 @@ class Records:
 
 
 @dataclass(slots=True)
-class Survey:
+class FeatureSurvey:
     """The features in use in a configuration.
 
     Attributes:
@@ -122,10 +122,10 @@ class Survey:
     """
 
     name: str = ""
-    uses: dict[str, Use] = field(default_factory=dict)
+    uses: dict[str, FeatureUse] = field(default_factory=dict)
     ignored: list[tuple[str, str, str]] = field(default_factory=list)
-    modules: list[Module] = field(default_factory=list)
-    records: list[Records] = field(default_factory=list)
+    modules: list[MigrationModule] = field(default_factory=list)
+    records: list[MigrationTopic] = field(default_factory=list)
     port: str = ""
     is_encrypted: bool = False
 
@@ -134,13 +134,13 @@ class Survey:
         return any(name in self.uses for name in features)
 
 
-def survey(root: Node) -> Survey:
+def survey(root: ConfigNode) -> FeatureSurvey:
     """Find the features that a configuration uses.
 
     Args:
         root: the configuration in canonical names, with mistakes or without.
     """
-    found = Survey(name=root.value("Name", "") or "")
+    found = FeatureSurvey(name=root.value("Name", "") or "")
     used_for: dict[str, list[str]] = {}
     for path, node in _walk(root, ""):
         _take(path, node, found)
@@ -156,14 +156,14 @@ def survey(root: Node) -> Survey:
     return found
 
 
-def _walk(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+def _walk(node: ConfigNode, path: str) -> Iterator[tuple[str, ConfigNode]]:
     for child in node.children:
         own = f"{path}/{child.tag}" if path else child.tag
         yield own, child
         yield from _walk(child, own)
 
 
-def _take(path: str, node: Node, found: Survey) -> None:
+def _take(path: str, node: ConfigNode, found: FeatureSurvey) -> None:
     where, full = str(node.location), f"{schema.ROOT}/{path}"
     reason = schema.effect(full)
     if reason is not None:
@@ -173,7 +173,7 @@ def _take(path: str, node: Node, found: Survey) -> None:
     for feature in features_of(path, node.text):
         state = DIFFERS if feature.section else SAME
         state = state if feature.is_there else ABSENT
-        use = found.uses.setdefault(feature.name, Use(feature, state, 0, where))
+        use = found.uses.setdefault(feature.name, FeatureUse(feature, state, 0, where))
         use.count += 1
 
 
@@ -185,7 +185,7 @@ def _purpose(path: str) -> str:
     return name.lower() if name in ("Authentication", "Entitlement") else ""
 
 
-def _loaded(node: Node, used_for: dict[str, list[str]]) -> Module:
+def _loaded(node: ConfigNode, used_for: dict[str, list[str]]) -> MigrationModule:
     name, library = node.value("Name", "") or "", node.value("Library", "") or ""
     purposes = tuple(dict.fromkeys(used_for.get(name, ())))
     base = posixpath.basename(library).removesuffix(".so") + ".so"
@@ -196,13 +196,13 @@ def _loaded(node: Node, used_for: dict[str, list[str]]) -> Module:
         advice = "this server has a module of that name"
         if section:
             advice += f"; differences: docs/compatibility.md, {section}"
-        return Module(name, library, purposes, state, advice, where)
+        return MigrationModule(name, library, purposes, state, advice, where)
     if base in LIBRARIES_OF_AMPS:
         advice = "a library of AMPS that has no counterpart here"
-        return Module(name, library, purposes, ABSENT, advice, where)
+        return MigrationModule(name, library, purposes, ABSENT, advice, where)
     if library.endswith(".py") or not library.endswith(".so"):
-        return Module(name, library, purposes, SAME, "a library in Python", where)
-    return Module(name, library, purposes, ABSENT, _replacement(purposes), where)
+        return MigrationModule(name, library, purposes, SAME, "a library in Python", where)
+    return MigrationModule(name, library, purposes, ABSENT, _replacement(purposes), where)
 
 
 def _replacement(purposes: tuple[str, ...]) -> str:
@@ -220,7 +220,7 @@ def _replacement(purposes: tuple[str, ...]) -> str:
     return f"{what}: {'; '.join(ways)}"
 
 
-def _actions(root: Node) -> Iterator[Module]:
+def _actions(root: ConfigNode) -> Iterator[MigrationModule]:
     """Yield the modules of actions, each once."""
     catalogue = ProgramCatalogue()
     kinds = {kind.value: catalogue.modules(kind) for kind in _STEPS}
@@ -234,13 +234,13 @@ def _actions(root: Node) -> Iterator[Module]:
         is_known = name in kinds[step]
         advice = "" if is_known else "there is no such module here"
         state = DIFFERS if is_known else ABSENT
-        yield Module(name, "", (f"actions ({step})",), state, advice, str(node.location))
+        yield MigrationModule(name, "", (f"actions ({step})",), state, advice, str(node.location))
 
 
-def _records(root: Node) -> Iterator[Records]:
+def _records(root: ConfigNode) -> Iterator[MigrationTopic]:
     for section in root.all("SOW"):
         for topic in section.all("Topic"):
-            yield Records(
+            yield MigrationTopic(
                 topic.value("Name", "") or "",
                 topic.value("MessageType", "") or "",
                 bool(topic.all("Key")) or topic.find("KeyGenerator") is not None,
@@ -248,7 +248,7 @@ def _records(root: Node) -> Iterator[Records]:
             )
 
 
-def _find_port(root: Node, found: Survey) -> None:
+def _find_port(root: ConfigNode, found: FeatureSurvey) -> None:
     """Find the first transport that spark could connect to."""
     for section in root.all("Transports"):
         for one in section.all("Transport"):

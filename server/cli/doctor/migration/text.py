@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from config_schema.version import VERSION
 from server.cli.doctor.configuration import counted
-from server.cli.doctor.findings import Verdict
-from server.cli.doctor.migration.checklist import WHY_NOT, Checklist, Item
+from server.cli.doctor.findings import CheckVerdict
+from server.cli.doctor.migration.checklist import WHY_NOT, Checklist, ChecklistItem
 from server.cli.doctor.migration.survey import ABSENT, DIFFERS, SAME
 
 _DONE, _OPEN = "[x]", "[ ]"
@@ -41,12 +41,12 @@ def _title(text: str) -> Iterator[str]:
 
 
 def _summary(made: Checklist) -> str:
-    if made.verdict is Verdict.WRONG:
+    if made.verdict is CheckVerdict.WRONG:
         return f"It cannot be used yet: {counted(made.errors, 'error')}."
     if made.absent:
         return f"It runs, but without {', '.join(made.absent)}."
     return (
-        "It runs as it is." if made.verdict is Verdict.OK else "It runs; some points need a look."
+        "It runs as it is." if made.verdict is CheckVerdict.OK else "It runs; some points need a look."
     )
 
 
@@ -93,7 +93,7 @@ def _data(made: Checklist) -> Iterator[str]:
     yield from _items(made.carry)
 
 
-def _items(items: Iterable[Item]) -> Iterator[str]:
+def _items(items: Iterable[ChecklistItem]) -> Iterator[str]:
     for item in items:
         page = f" ({item.page})" if item.page else ""
         yield f"  {_OPEN} {item.text}{page}"

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from amperage.wire.header import Header
 from config_schema.units import UnitError, parse_interval
-from server.engine.commands.context import LogonOptions
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.context import SessionLogonOptions
+from server.engine.commands.errors import CommandRefusedError
 from server.message_types.paths import PathError, parse_path
 from server.message_types.pretty import pretty_printer
 from server.message_types.select_list import SelectionError, parse_selection
 from server.topics.subscriptions.delivery.conflation import AUTOMATIC_INTERVAL, ConflationTerms
 from server.topics.subscriptions.delivery.presentation import AS_PUBLISHED, Presentation, SelectList
-from server.util.limits import MOST_CONFLATION_KEYS, MOST_SELECTED_FIELDS
+from server.util.limits import MAX_CONFLATION_KEYS, MAX_SELECTED_FIELDS
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import Sender
+    from server.engine.commands.context import CommandSession
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
 
@@ -91,8 +91,8 @@ HONOURED_BY_COUNTS: Final = frozenset(
     }
 )
 _MOST_DIGITS: Final = 9
-AGGREGATING: Final = ("projection", "grouping")
-QUERYING: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
+AGGREGATION_OPTIONS: Final = ("projection", "grouping")
+QUERY_COMMANDS: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "none": "it is the same as no option",
@@ -182,7 +182,7 @@ class SubscribeOptions:
     no_empties: bool
 
 
-def read_logon_options(header: Header) -> LogonOptions:
+def read_logon_options(header: Header) -> SessionLogonOptions:
     """Read the options of a logon command (AMPS Command Reference, logon command: Options Field).
 
     Unknown options are ignored: a client of another version must be able to log on.
@@ -197,11 +197,11 @@ def read_logon_options(header: Header) -> LogonOptions:
     except UnitError as error:
         raise option_refusal("ack_conflation", str(error)) from None
     is_pretty = options.get("pretty", "false").lower() == "true"
-    return LogonOptions(seconds, pretty=is_pretty, correlation_id=header.correlation_id or "")
+    return SessionLogonOptions(seconds, pretty=is_pretty, correlation_id=header.correlation_id or "")
 
 
 def read_subscribe_options(
-    header: Header, options: Mapping[str, str], session: Sender, *, with_records: bool
+    header: Header, options: Mapping[str, str], session: CommandSession, *, with_records: bool
 ) -> SubscribeOptions:
     """Read the options of a subscribe command, or of one that also queries.
 
@@ -215,7 +215,7 @@ def read_subscribe_options(
         CommandRefused: an option is unknown, malformed or cannot be honoured.
     """
     honoured = HONOURED_WITH_RECORDS if with_records else HONOURED
-    if with_records and header.command in QUERYING:
+    if with_records and header.command in QUERY_COMMANDS:
         honoured |= HONOURED_BY_QUERIES
     refused = REFUSED if with_records else {**REFUSED, **REFUSED_WITHOUT_RECORDS}
     _check(header, options, honoured, WITHOUT_EFFECT, refused)
@@ -253,7 +253,7 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
         CommandRefused: an option is unknown or cannot be honoured.
     """
     honoured = HONOURED_BY_REPLAYS
-    if header.command in QUERYING:
+    if header.command in QUERY_COMMANDS:
         honoured |= HONOURED_BY_QUERIES
     _check(header, options, honoured, WITHOUT_EFFECT_ON_REPLAYS, REFUSED_BY_REPLAYS)
 
@@ -276,7 +276,7 @@ def check_options(text: str, command: Literal["subscribe", "sow"]) -> None:
     options = split_options(text)
     header = Header(command=command)
     if command == "sow":
-        others = {name: value for name, value in options.items() if name not in AGGREGATING}
+        others = {name: value for name, value in options.items() if name not in AGGREGATION_OPTIONS}
         check_query_options(header, others)
     else:
         _check(header, options, HONOURED_WITH_RECORDS, WITHOUT_EFFECT, REFUSED)
@@ -297,7 +297,7 @@ def _check(
             raise option_refusal(name, f"it is no option of {header.command}")
 
 
-def read_presentation(header: Header, options: Mapping[str, str], session: Sender) -> Presentation:
+def read_presentation(header: Header, options: Mapping[str, str], session: CommandSession) -> Presentation:
     """Read the form in which messages are sent.
 
     Args:
@@ -373,7 +373,7 @@ def split_options(text: str) -> Mapping[str, str]:
         match = _OPTION.match(text, position) if number <= _MOST_OPTIONS else None
         name = "" if match is None else match["name"].strip().lower()
         if match is None or not name:
-            raise CommandRefused(
+            raise CommandRefusedError(
                 "invalid option", f"expected an option at position {position} of {text[:200]!r}"
             )
         options[name] = (match["value"] or "").strip()
@@ -394,7 +394,7 @@ def check_entries(name: str, text: str, most: int) -> None:
     """
     entries = text.count(",") + 1
     if entries > most:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "limit exceeded", f"option {name} has {entries} entries: expected no more than {most}"
         )
 
@@ -405,7 +405,7 @@ def _select_list(options: Mapping[str, str], message_type: MessageType) -> Selec
         return None
     if not message_type.capabilities.select:
         raise option_refusal("select", f"messages of type {message_type.name} have no select lists")
-    check_entries("select", text, MOST_SELECTED_FIELDS)
+    check_entries("select", text, MAX_SELECTED_FIELDS)
     try:
         return SelectList(text, parse_selection(unbracketed("select", text)), message_type)
     except SelectionError as error:
@@ -428,7 +428,7 @@ def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> Conflat
             raise option_refusal("conflation_key", "it goes with the option conflation only")
         return None
     keys = unbracketed("conflation_key", options.get("conflation_key", "[]"))
-    check_entries("conflation_key", keys, MOST_CONFLATION_KEYS)
+    check_entries("conflation_key", keys, MAX_CONFLATION_KEYS)
     if not keys and keys_needed:
         raise option_refusal(
             "conflation", "a topic that keeps no records needs conflation_key=[...] with it"
@@ -461,6 +461,6 @@ def unbracketed(name: str, text: str) -> str:
     return text[1:-1].strip()
 
 
-def option_refusal(name: str, why: str) -> CommandRefused:
+def option_refusal(name: str, why: str) -> CommandRefusedError:
     """Return the refusal of a command for one of its options."""
-    return CommandRefused("invalid option", f"option {name} cannot be used here: {why}")
+    return CommandRefusedError("invalid option", f"option {name} cannot be used here: {why}")

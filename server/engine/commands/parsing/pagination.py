@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import option_refusal
 from server.expressions.topic_names import select_topics
 from server.queues.topic.queue_topic import QueueTopic
 from server.security.permissions import Permission
-from server.topics.sow_topic import TopicWithRecords
+from server.topics.sow_topic import RecordTopic
 from server.topics.subscriptions.subscription import PageTerms
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import Sender
+    from server.engine.commands.context import CommandSession
     from server.engine.commands.parsing.query_parameters import QueryTerms
     from server.expressions.topic_names import TopicSelector
     from server.storage.views.terms import AggregationTerms
@@ -31,7 +31,7 @@ def read_page(terms: QueryTerms) -> PageTerms | None:
     return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
 
 
-def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
+def single_topic(session: CommandSession, selector: TopicSelector) -> TopicSelector:
     """Return the topic that a page is cut from.
 
     The name of a topic that the user may read selects that topic, even if it could be a regular
@@ -49,7 +49,7 @@ def single_topic(session: Sender, selector: TopicSelector) -> TopicSelector:
     raise option_refusal("skip_n", "only topics that keep records can be paged through")
 
 
-def is_name(session: Sender, selector: TopicSelector) -> bool:
+def is_name(session: CommandSession, selector: TopicSelector) -> bool:
     """Return whether a selector is the name of a topic with records that the user may read."""
     if session.engine.stores.find(session.message_type, selector.text) is None:
         return False
@@ -85,18 +85,18 @@ def check_replacement(
             "replace", f"subscription {before.sub_id!r} is for a page of the past, and stays so"
         )
     if page is None:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid option",
             f"subscription {before.sub_id!r} is paginated: what replaces it needs the options top_n"
             " and skip_n as well",
         )
     if before.page.order_by and not page.order_by:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid orderby",
             f"subscription {before.sub_id!r} has an order: what replaces it needs one as well",
         )
     if before.selector.text != selector.text:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid topic",
             f"subscription {before.sub_id!r} is for a page of topic {before.selector.text!r}, which"
             " cannot be replaced by another topic",
@@ -116,7 +116,7 @@ def check_same_groups(subscription: Subscription, before: Subscription | None) -
         raise _not_another_page()
 
 
-def _not_another_page() -> CommandRefused:
+def _not_another_page() -> CommandRefusedError:
     return option_refusal(
         "replace",
         "an aggregated subscription is replaced only by one for another page of it: with the same"
@@ -124,15 +124,15 @@ def _not_another_page() -> CommandRefused:
     )
 
 
-def records_topic(session: Sender, name: str) -> TopicWithRecords | None:
+def records_topic(session: CommandSession, name: str) -> RecordTopic | None:
     """Return the source of a topic's records, or of a queue's messages; None without one."""
     topic = session.find_topic(name)
     if isinstance(topic, QueueTopic):
         return topic.browsing.audience
-    return topic if isinstance(topic, TopicWithRecords) else None
+    return topic if isinstance(topic, RecordTopic) else None
 
 
-def page_of(session: Sender, subscription: Subscription | None) -> Page | None:
+def page_of(session: CommandSession, subscription: Subscription | None) -> Page | None:
     """Return the page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from server.engine.commands.errors import CommandRefused
+from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import option_refusal
 from server.engine.commands.parsing.topic_selection import read_filter
 from server.expressions import ExpressionError, parse_order_by
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.context import Sender
+    from server.engine.commands.context import CommandSession
     from server.expressions.tree import Expr, OrderTerm
-    from server.storage.sow.history import PastPoint
+    from server.storage.sow.history import HistoryPoint
 
 _LARGEST_BATCH: Final = 10_000
 
@@ -43,10 +43,10 @@ class QueryTerms:
     top_n: int | None
     skip_n: int | None
     batch_size: int
-    as_of: PastPoint | None = None
+    as_of: HistoryPoint | None = None
 
 
-def read_query_terms(session: Sender, header: Header, options: Mapping[str, str]) -> QueryTerms:
+def read_query_terms(session: CommandSession, header: Header, options: Mapping[str, str]) -> QueryTerms:
     """Read the terms of a query.
 
     Args:
@@ -71,14 +71,14 @@ def read_query_terms(session: Sender, header: Header, options: Mapping[str, str]
     )
 
 
-def _batch_size(session: Sender, header: Header) -> int:
+def _batch_size(session: CommandSession, header: Header) -> int:
     """Return the number of records to send in one frame.
 
     Clients are known to request more than the limit; they read the number that each frame carries.
     """
     asked = 1 if header.batch_size is None else header.batch_size
     if asked < 1:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "invalid batch size", f"{asked} records: expected 1 to {_LARGEST_BATCH}"
         )
     if asked > _LARGEST_BATCH:
@@ -112,4 +112,4 @@ def _order_by(header: Header) -> tuple[OrderTerm, ...]:
     try:
         return parse_order_by(header.order_by)
     except ExpressionError as error:
-        raise CommandRefused("invalid orderby", str(error)) from None
+        raise CommandRefusedError("invalid orderby", str(error)) from None

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.engine.commands.errors import CommandRefused
-from server.expressions import ExpressionError, Kind, conjuncts, parse
+from server.engine.commands.errors import CommandRefusedError
+from server.expressions import ExpressionError, ContextKind, conjuncts, parse
 from server.expressions.context_rules import check_tree
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.expressions.tree import And, Call, In, Literal
 from server.security.permissions import Permission
-from server.util.limits import MOST_FILTER, MOST_TOPIC_NAME
+from server.util.limits import MAX_FILTER_LENGTH, MAX_TOPIC_NAME_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from amperage.wire.header import Header
-    from server.engine.commands.context import Sender
+    from server.engine.commands.context import CommandSession
     from server.expressions.tree import Expr
-    from server.topics.sow_registry import Selected
+    from server.topics.sow_registry import TopicSelection
 
 
 def read_topic(
-    session: Sender, header: Header, options: Mapping[str, str], *, literal: bool = False
+    session: CommandSession, header: Header, options: Mapping[str, str], *, literal: bool = False
 ) -> TopicSelector:
     """Read the topics of a command.
 
@@ -41,7 +41,7 @@ def read_topic(
         selector = select_topics(header.topic or "", literal=literal)
     except TopicError as error:
         reason = "bad regex topic" if header.topic else "invalid topic"
-        raise CommandRefused(reason, str(error)) from None
+        raise CommandRefusedError(reason, str(error)) from None
     if not selector.is_regex:
         check_name(selector.text)
     return selector
@@ -53,15 +53,15 @@ def check_name(topic: str) -> None:
     Raises:
         CommandRefused: it is.
     """
-    if len(topic) > MOST_TOPIC_NAME:
-        raise CommandRefused(
+    if len(topic) > MAX_TOPIC_NAME_LENGTH:
+        raise CommandRefusedError(
             "invalid topic",
             f"the name of the topic has {len(topic)} characters: expected no more than"
-            f" {MOST_TOPIC_NAME}",
+            f" {MAX_TOPIC_NAME_LENGTH}",
         )
 
 
-def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Expr | None:
+def read_filter(session: CommandSession, header: Header, *, stable: bool = False) -> Expr | None:
     """Read a command's content filter; None if it has none.
 
     Args:
@@ -75,17 +75,17 @@ def read_filter(session: Sender, header: Header, *, stable: bool = False) -> Exp
     text, filters = header.filter, session.engine.filters
     if text is None or not text.strip():
         return None
-    if len(text) > MOST_FILTER:
-        raise CommandRefused(
-            "bad filter", f"{len(text)} characters: expected no more than {MOST_FILTER}"
+    if len(text) > MAX_FILTER_LENGTH:
+        raise CommandRefusedError(
+            "bad filter", f"{len(text)} characters: expected no more than {MAX_FILTER_LENGTH}"
         )
     try:
         if stable:
             functions = session.engine.settings.functions
-            return parse(text, Kind.STABLE_FILTER, functions, filters.limits)
+            return parse(text, ContextKind.STABLE_FILTER, functions, filters.limits)
         return filters.parse(text)
     except ExpressionError as error:
-        raise CommandRefused("bad filter", str(error)) from None
+        raise CommandRefusedError("bad filter", str(error)) from None
 
 
 def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | None:
@@ -96,7 +96,7 @@ def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | No
     return test if filter_ is None else And((test, *conjuncts(filter_)))
 
 
-def require_topic(session: Sender, permission: Permission, selector: TopicSelector) -> None:
+def require_topic(session: CommandSession, permission: Permission, selector: TopicSelector) -> None:
     """Refuse the current command unless the user has a permission for the topic that it names.
 
     Topics that match a regular expression, but that the user may not access, are passed over.
@@ -108,12 +108,12 @@ def require_topic(session: Sender, permission: Permission, selector: TopicSelect
         session.require(permission, selector.text)
 
 
-def may_read(session: Sender, selector: TopicSelector) -> bool:
+def may_read(session: CommandSession, selector: TopicSelector) -> bool:
     """Return whether a user may read a named topic; True for a regular expression."""
     return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
 
 
-def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
+def entitlement_filter(session: CommandSession, selector: TopicSelector) -> str | None:
     """Return the entitlement filter that applies to a command's topic; None without one.
 
     It may differ among the topics that a regular expression matches, and is not reported then.
@@ -123,7 +123,7 @@ def entitlement_filter(session: Sender, selector: TopicSelector) -> str | None:
     return session.permit(Permission.READ_TOPIC, selector.text).filter_text or None
 
 
-def check_lasting(session: Sender, selector: TopicSelector) -> None:
+def check_lasting(session: CommandSession, selector: TopicSelector) -> None:
     """Refuse the current command if the user's entitlement can change while records do not.
 
     Aggregated subscriptions would keep values that the user may not see any more.
@@ -136,16 +136,16 @@ def check_lasting(session: Sender, selector: TopicSelector) -> None:
         return
     functions = session.engine.settings.functions
     try:
-        check_tree(permit.filter, Kind.STABLE_FILTER, functions, permit.filter_text)
+        check_tree(permit.filter, ContextKind.STABLE_FILTER, functions, permit.filter_text)
     except ExpressionError:
-        raise CommandRefused(
+        raise CommandRefusedError(
             "not entitled",
             f"what user {session.user!r} may see of topic {selector.text!r} does not depend on"
             " the records alone, so that groups of them cannot be followed",
         ) from None
 
 
-def records_of(session: Sender, permission: Permission, selector: TopicSelector) -> list[Selected]:
+def records_of(session: CommandSession, permission: Permission, selector: TopicSelector) -> list[TopicSelection]:
     """Return the topics with records that a command selects and that the user may access.
 
     Each has the user's permit, which may be limited to some of its records.

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 
-class Kind(IntEnum):
+class JournalEntryKind(IntEnum):
     """The kind of an entry. The numbers are part of the file format."""
 
     PUBLISH = 1
@@ -22,23 +22,23 @@ class Kind(IntEnum):
     RUNS = 9  # internal: the runs of the instance, by first entry; see runs.py
 
 
-MESSAGES: Final = frozenset((Kind.PUBLISH, Kind.DELTA_PUBLISH))
+MESSAGES: Final = frozenset((JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH))
 """The kinds of entries that a bookmark subscription receives."""
 
 EVENTS: Final = frozenset(
-    (Kind.PUBLISH, Kind.DELTA_PUBLISH, Kind.SOW_DELETE, Kind.QUEUE_EVENT, Kind.MISSING)
+    (JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.MISSING)
 )
 """The kinds of entries that change state, and are applied again at recovery."""
 
 
-class Topic(msgspec.Struct, frozen=True, gc=False):
+class JournalTopic(msgspec.Struct, frozen=True, gc=False):
     """A topic as the log knows it."""
 
     message_type: str
     name: str
 
 
-class Origin(msgspec.Struct, frozen=True, gc=False):
+class JournalOrigin(msgspec.Struct, frozen=True, gc=False):
     """The origin of entries, beyond the publisher.
 
     Attributes:
@@ -50,11 +50,11 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
 
-NO_ORIGIN: Final = Origin()
-NO_TOPIC: Final = Topic("", "")
+NO_ORIGIN: Final = JournalOrigin()
+NO_TOPIC: Final = JournalTopic("", "")
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class JournalEntry(msgspec.Struct, frozen=True, gc=False):
     """One entry as read from the log.
 
     Attributes:
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         timestamp: microseconds since the Unix epoch, never less than that of the entry before.
         client: the publisher's client hash, or the identity that the server made for it.
         sequence: the publisher's sequence number; the txid if it gave none.
-        kind: the kind of entry, see `Kind`.
+        kind: the kind of entry, see `JournalEntryKind`.
         topic: the topic that it was published to.
         body: the message, verbatim.
         sow_key: the SOW key as a number, 0 if there is none.
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     client: int
     sequence: int
     kind: int
-    topic: Topic
+    topic: JournalTopic
     body: bytes
     sow_key: int
     expiration: int
@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     given_key: bytes
     source_txid: int
     source: int
-    origin: Origin
+    origin: JournalOrigin
     is_late: bool = False
 
     @property

@@ -15,10 +15,10 @@ COMPRESSED: Final = ".journal.gz"
 INDEX: Final = ".index.gz"
 TOPIC_INDEX: Final = ".topic.index"
 INDEXES: Final = (INDEX, TOPIC_INDEX)
-UNFINISHED: Final = ".tmp"
+TEMPORARY_SUFFIX: Final = ".tmp"
 """Suffix of a file that is still being made; such a file is useless after a crash."""
 
-CUT: Final = ".cut-"
+TRUNCATED_SUFFIX: Final = ".cut-"
 """Suffix, before a number, of a journal's name for the bytes that recovery has cut off."""
 
 _KINDS: Final = "|".join(map(re.escape, (JOURNAL, COMPRESSED, *INDEXES)))
@@ -44,7 +44,7 @@ def queues_name(instance: str) -> str:
     return f"{_as_file_name(instance)}.queues.ack"
 
 
-def removed_name(instance: str) -> str:
+def removal_record_name(instance: str) -> str:
     """Return the name of the note about removed messages."""
     return f"{_as_file_name(instance)}.removed.ack"
 
@@ -59,9 +59,9 @@ def steps_name(instance: str) -> str:
     return f"{_as_file_name(instance)}.steps.ack"
 
 
-def preparing_name(instance: str, what: str) -> str:
+def temporary_journal_name(instance: str, what: str) -> str:
     """Return the name of a journal that is still being made, for later (`next`) or for `now`."""
-    return f"{_as_file_name(instance)}.{what}{JOURNAL}{UNFINISHED}"
+    return f"{_as_file_name(instance)}.{what}{JOURNAL}{TEMPORARY_SUFFIX}"
 
 
 def sibling(path: Path, kind: str) -> Path:
@@ -76,14 +76,14 @@ def journal_files(directory: Path, instance: str) -> dict[int, Path]:
     If both forms of a file exist, it has been compressed, and its original not yet removed.
     """
     found: dict[int, Path] = {}
-    for number, path in numbered_files(directory, instance):
+    for number, path in list_journal_files(directory, instance):
         kind = kind_of(path)
         if kind == JOURNAL or (kind == COMPRESSED and number not in found):
             found[number] = path
     return found
 
 
-def numbered_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:
+def list_journal_files(directory: Path, instance: str) -> Iterator[tuple[int, Path]]:
     """Yield the journals of an instance in a directory and their indexes, with their numbers."""
     for path in sorted(_names(directory)):
         match = _NUMBERED.fullmatch(path.name)
@@ -106,7 +106,7 @@ def instances_with_journals(directory: Path) -> set[str]:
 def unfinished_files(directory: Path, instance: str) -> list[Path]:
     """Return the unfinished files that an interrupted run of this instance has left."""
     name = re.escape(_as_file_name(instance))
-    unfinished = re.compile(rf"{name}\.{_UNFINISHED}{re.escape(UNFINISHED)}")
+    unfinished = re.compile(rf"{name}\.{_UNFINISHED}{re.escape(TEMPORARY_SUFFIX)}")
     return [path for path in _names(directory) if unfinished.fullmatch(path.name)]
 
 

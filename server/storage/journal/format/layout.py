@@ -18,7 +18,7 @@ from typing import Final
 
 import google_crc32c
 
-from server.storage.journal.format.entry import Origin, Topic
+from server.storage.journal.format.entry import JournalOrigin, JournalTopic
 from server.util.file_lock import version_mismatch
 
 MAGIC: Final = b"AMPGJRNL"
@@ -42,7 +42,7 @@ BODY_LENGTH, EXTRAS_LENGTH, TOPIC, ORIGIN, EXPIRATION, BODY_CRC, KIND, FLAGS, LA
     8, 18
 )
 
-LATE: Final = 1
+LATE_ENTRY_FLAG: Final = 1
 """A flag: a later message of the publisher was in the log when this one came from another
 instance."""
 
@@ -50,9 +50,9 @@ _LAG_OFFSET: Final = HEAD.size - 2
 LAG_UNKNOWN: Final = 0xFFFF
 """The lag of a record that was made at least this many entries ahead of stable storage."""
 
-LARGEST_U32: Final = 0xFFFFFFFF
+MAX_UINT32: Final = 0xFFFFFFFF
 
-Row = tuple[int, ...]
+EntryRow = tuple[int, ...]
 """An unpacked record."""
 
 _HEADER: Final = struct.Struct("<8sHHIQQQqH")  # magic … instance name's length; the name follows
@@ -77,16 +77,16 @@ MAX_RUNS_SIZE: Final = 16 << 10
 crc32c = google_crc32c.value
 
 
-class FormatError(Exception):
+class JournalFormatError(Exception):
     """A file is damaged or of another format; the text gives the reason."""
 
 
-class VersionError(FormatError):
+class JournalVersionError(JournalFormatError):
     """A file is intact, and of a version that this program does not know."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileHeader:
+class JournalFileHeader:
     """The header of a journal file.
 
     Attributes:
@@ -105,7 +105,7 @@ class FileHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class FileSeal:
     """The summary of a full file.
 
     Attributes:
@@ -124,7 +124,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FileWatermark:
     """A durability watermark, written after the last record of a file.
 
     Attributes:
@@ -139,14 +139,14 @@ class Mark:
 def capacity(size: int) -> int:
     """Return the longest body with its extras, in bytes, that fits into a file of `size` bytes."""
     own = 4 * RECORD_SIZE + 2 * _LONGEST_DEFINITION + MAX_RUNS_SIZE
-    return min(size - PAGE - own, LARGEST_U32)
+    return min(size - PAGE - own, MAX_UINT32)
 
 
-def pack_header(header: FileHeader) -> bytes:
+def pack_header(header: JournalFileHeader) -> bytes:
     """Encode the first half of a header page."""
     name = encode_text(header.instance)
     if len(name) > _LONGEST_NAME:
-        raise FormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
+        raise JournalFormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
     fixed = _HEADER.pack(
         MAGIC,
         VERSION,
@@ -161,7 +161,7 @@ def pack_header(header: FileHeader) -> bytes:
     return with_checksum((fixed + name).ljust(_SEAL_OFFSET - CHECKSUM.size, b"\0"))
 
 
-def unpack_header(page: bytes) -> FileHeader | None:
+def unpack_header(page: bytes) -> JournalFileHeader | None:
     """Decode a header page.
 
     Returns:
@@ -176,17 +176,17 @@ def unpack_header(page: bytes) -> FileHeader | None:
         _HEADER.unpack_from(page.ljust(_HEADER.size, b"\0"))
     )
     if magic != MAGIC:
-        raise FormatError("it does not begin like a journal file")
+        raise JournalFormatError("it does not begin like a journal file")
     is_intact = has_checksum(page[:_SEAL_OFFSET])
     if version != VERSION and is_intact:
-        raise VersionError(version_mismatch(version, VERSION))
+        raise JournalVersionError(version_mismatch(version, VERSION))
     if not is_intact or record_size != RECORD_SIZE or page_size != PAGE:
-        raise FormatError("its header is damaged")
+        raise JournalFormatError("its header is damaged")
     name = page[_HEADER.size : _HEADER.size + length]
-    return FileHeader(number, size, first_txid, created, decode_text(name))
+    return JournalFileHeader(number, size, first_txid, created, decode_text(name))
 
 
-def pack_seal(seal: Seal) -> tuple[int, bytes]:
+def pack_seal(seal: FileSeal) -> tuple[int, bytes]:
     """Encode a seal; return its offset in the file and its bytes."""
     fixed = _SEAL.pack(
         _SEAL_MAGIC,
@@ -200,26 +200,26 @@ def pack_seal(seal: Seal) -> tuple[int, bytes]:
     return _SEAL_OFFSET, with_checksum(fixed)
 
 
-def unpack_seal(page: bytes) -> Seal | None:
+def unpack_seal(page: bytes) -> FileSeal | None:
     """Decode the seal on a header page; None if there is no intact one."""
     block = page[_SEAL_OFFSET : _SEAL_OFFSET + _SEAL.size + CHECKSUM.size]
     if len(block) < _SEAL.size + CHECKSUM.size or not has_checksum(block):
         return None
     magic, _, count, bodies_end, with_extras, first, last = _SEAL.unpack_from(block)
-    return Seal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
+    return FileSeal(count, bodies_end, with_extras, first, last) if magic == _SEAL_MAGIC else None
 
 
-def pack_mark(mark: Mark) -> bytes:
+def pack_mark(mark: FileWatermark) -> bytes:
     """Encode a mark, for the beginning of the place of a record."""
     return with_checksum(_MARK.pack(MARK_MAGIC, mark.next_txid, mark.bodies_end))
 
 
-def unpack_mark(block: bytes) -> Mark | None:
+def unpack_mark(block: bytes) -> FileWatermark | None:
     """Decode the mark at the beginning of a block; None if there is no intact one."""
     if not block.startswith(MARK_MAGIC) or not has_checksum(block[:MARK_SIZE]):
         return None
     _, next_txid, bodies_end = _MARK.unpack_from(block)
-    return Mark(next_txid, bodies_end)
+    return FileWatermark(next_txid, bodies_end)
 
 
 def with_lag(record: bytes, lag: int) -> bytes:
@@ -234,7 +234,7 @@ def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
         FormatError: one of them is too long.
     """
     if max(len(correlation_id), len(given_key)) > _LONGEST_PART:
-        raise FormatError(f"a correlation id or SOW key is longer than {_LONGEST_PART} bytes")
+        raise JournalFormatError(f"a correlation id or SOW key is longer than {_LONGEST_PART} bytes")
     return _EXTRAS.pack(len(correlation_id), len(given_key)) + correlation_id + given_key
 
 
@@ -249,14 +249,14 @@ def unpack_extras(extras: bytes) -> tuple[bytes, bytes]:
     return extras[_EXTRAS.size : middle], extras[middle:]
 
 
-def divided(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
+def split_extras(data: bytes, length: int) -> tuple[bytes, bytes, bytes]:
     """Split a body with `length` bytes of extras into body, correlation id and SOW key."""
     if not length:
         return data, b"", b""
     return data[:-length], *unpack_extras(data[-length:])
 
 
-def pack_topic(topic: Topic) -> bytes:
+def pack_topic(topic: JournalTopic) -> bytes:
     """Encode the body of a topic's definition.
 
     Raises:
@@ -265,13 +265,13 @@ def pack_topic(topic: Topic) -> bytes:
     return _pair(topic.message_type, topic.name)
 
 
-def unpack_topic(body: bytes) -> Topic | None:
+def unpack_topic(body: bytes) -> JournalTopic | None:
     """Decode the topic of a definition, None if its body is invalid."""
     pair = _unpair(body)
-    return None if pair is None else Topic(*pair)
+    return None if pair is None else JournalTopic(*pair)
 
 
-def pack_origin(origin: Origin) -> bytes:
+def pack_origin(origin: JournalOrigin) -> bytes:
     """Encode the body of an origin's definition.
 
     Raises:
@@ -280,10 +280,10 @@ def pack_origin(origin: Origin) -> bytes:
     return _pair(origin.auth_id, origin.path)
 
 
-def unpack_origin(body: bytes) -> Origin | None:
+def unpack_origin(body: bytes) -> JournalOrigin | None:
     """Decode the origin of a definition, None if its body is invalid."""
     pair = _unpair(body)
-    return None if pair is None else Origin(*pair)
+    return None if pair is None else JournalOrigin(*pair)
 
 
 def encode_text(text: str) -> bytes:
@@ -299,7 +299,7 @@ def decode_text(data: bytes) -> str:
 def _pair(first: str, second: str) -> bytes:
     one, two = encode_text(first), encode_text(second)
     if len(one) > _LONGEST_PART or len(two) > _LONGEST_PART:
-        raise FormatError(f"a name is longer than {_LONGEST_PART} bytes: {first or second!r:.80}")
+        raise JournalFormatError(f"a name is longer than {_LONGEST_PART} bytes: {first or second!r:.80}")
     return _LENGTH.pack(len(one)) + one + _LENGTH.pack(len(two)) + two
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC, Entry, Kind, Origin, Topic
+from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
     BODY_CRC,
     BODY_LENGTH,
@@ -26,20 +26,20 @@ from server.storage.journal.format.layout import (
     EXTRAS_LENGTH,
     FLAGS,
     KIND,
-    LATE,
+    LATE_ENTRY_FLAG,
     ORIGIN,
     PAGE,
     RECORD,
     RECORD_SIZE,
     TOPIC,
     TXID,
-    Row,
+    EntryRow,
     crc32c,
     unpack_extras,
     unpack_origin,
     unpack_topic,
 )
-from server.storage.journal.storage import Source
+from server.storage.journal.storage import ByteSource
 
 RECORD_TYPE: Final = np.dtype(
     [
@@ -76,27 +76,27 @@ _HEAD_SIZE: Final = RECORD_SIZE - _CRC_SIZE
 
 
 @dataclass(slots=True)
-class Names:
+class FileDefinitions:
     """The topics and origins of one file by their numbers."""
 
-    topics: dict[int, Topic]
-    origins: dict[int, Origin]
+    topics: dict[int, JournalTopic]
+    origins: dict[int, JournalOrigin]
 
     def learn(self, kind: int, number_of_topic: int, number_of_origin: int, body: bytes) -> None:
         """Add a definition; other kinds of entry, and invalid definitions, are ignored."""
-        if kind == Kind.DEFINE_TOPIC:
+        if kind == JournalEntryKind.DEFINE_TOPIC:
             topic = unpack_topic(body)
             if topic is not None:
                 self.topics[number_of_topic] = topic
-        elif kind == Kind.DEFINE_ORIGIN:
+        elif kind == JournalEntryKind.DEFINE_ORIGIN:
             origin = unpack_origin(body)
             if origin is not None:
                 self.origins[number_of_origin] = origin
 
 
-def no_names() -> Names:
+def make_file_definitions() -> FileDefinitions:
     """Return the names at the beginning of a file: number 0 stands for none."""
-    return Names({0: NO_TOPIC}, {0: NO_ORIGIN})
+    return FileDefinitions({0: NO_TOPIC}, {0: NO_ORIGIN})
 
 
 def slots(size: int) -> int:
@@ -122,7 +122,7 @@ def _of_intact_records(count: int) -> int:
     return int(crc32c((head + CHECKSUM.pack(crc32c(head))) * count))
 
 
-def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
+def columns(source: ByteSource, start: int, stop: int) -> npt.NDArray[np.void]:
     """Read records `start` to `stop` as one array of RECORD_TYPE, unchecked; fewer at the end."""
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
     whole = len(chunk) // RECORD_SIZE * RECORD_SIZE
@@ -130,7 +130,7 @@ def columns(source: Source, start: int, stop: int) -> npt.NDArray[np.void]:
 
 
 def read_intact_records(
-    source: Source, first_txid: int, start: int, stop: int
+    source: ByteSource, first_txid: int, start: int, stop: int
 ) -> npt.NDArray[np.void] | None:
     """Read records `start` to `stop` of a file in order; None if any of them is damaged."""
     if stop > slots(source.size):
@@ -143,7 +143,7 @@ def read_intact_records(
     return records if np.array_equal(records["txid"], expected) else None
 
 
-def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequence[Row | None]:
+def read_rows(source: ByteSource, first_txid: int, start: int, stop: int) -> Sequence[EntryRow | None]:
     """Read records `start` to `stop` of a file in order; None stands for a damaged one."""
     stop = min(stop, slots(source.size))
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
@@ -163,7 +163,7 @@ def read_rows(source: Source, first_txid: int, start: int, stop: int) -> Sequenc
     ]
 
 
-def read_body(source: Source, row: Row) -> bytes | None:
+def read_body(source: ByteSource, row: EntryRow) -> bytes | None:
     """Read body and extras of an entry; None if they are damaged."""
     length = row[BODY_LENGTH] + row[EXTRAS_LENGTH]
     if row[BODY_START] + length > source.size:
@@ -172,13 +172,13 @@ def read_body(source: Source, row: Row) -> bytes | None:
     return body if crc32c(body) == row[BODY_CRC] else None
 
 
-def read_bodies(source: Source, rows: Sequence[Row]) -> Sequence[bytes | None]:
+def read_bodies(source: ByteSource, rows: Sequence[EntryRow]) -> Sequence[bytes | None]:
     """Read bodies with extras of entries in ascending order; None stands for a damaged one."""
     bodies = read_intact_bodies(source, rows)
     return [read_body(source, row) for row in rows] if bodies is None else bodies
 
 
-def read_intact_bodies(source: Source, rows: Sequence[Row]) -> list[bytes] | None:
+def read_intact_bodies(source: ByteSource, rows: Sequence[EntryRow]) -> list[bytes] | None:
     """Read bodies with extras of entries in ascending order; None if any of them is damaged.
 
     They are read with one access to the file, unless too many bytes lie between them.
@@ -200,7 +200,7 @@ def read_intact_bodies(source: Source, rows: Sequence[Row]) -> list[bytes] | Non
     return bodies if list(map(crc32c, bodies)) == [row[BODY_CRC] for row in rows] else None
 
 
-def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
+def make_entry(row: EntryRow, data: bytes, names: FileDefinitions) -> JournalEntry | None:
     """Make the entry of a record and its body; None if its topic or origin is not defined."""
     topic = names.topics.get(row[TOPIC])
     origin = names.origins.get(row[ORIGIN])
@@ -209,14 +209,14 @@ def make_entry(row: Row, data: bytes, names: Names) -> Entry | None:
     return entry_of(row, data, topic, origin)
 
 
-def entry_of(row: Row, data: bytes, topic: Topic, origin: Origin) -> Entry:
+def entry_of(row: EntryRow, data: bytes, topic: JournalTopic, origin: JournalOrigin) -> JournalEntry:
     """Make the entry of a record and its body, with a known topic and origin."""
     correlation_id = given_key = b""
     if row[EXTRAS_LENGTH]:
         correlation_id, given_key = unpack_extras(data[row[BODY_LENGTH] :])
         data = data[: row[BODY_LENGTH]]
     txid, timestamp, client, sequence, source_txid, source, sow_key = row[:BODY_START]
-    return Entry(
+    return JournalEntry(
         txid,
         timestamp,
         client,
@@ -231,16 +231,16 @@ def entry_of(row: Row, data: bytes, topic: Topic, origin: Origin) -> Entry:
         source_txid,
         source,
         origin,
-        row[FLAGS] & LATE > 0,
+        row[FLAGS] & LATE_ENTRY_FLAG > 0,
     )
 
 
-def read_names(source: Source, first_txid: int, count: int) -> Names:
+def read_names(source: ByteSource, first_txid: int, count: int) -> FileDefinitions:
     """Find all definitions of a file without reading its messages."""
-    names = no_names()
+    names = make_file_definitions()
     for start in range(0, count, CHUNK):
         kinds = columns(source, start, min(start + CHUNK, count))["kind"]
-        for offset in np.flatnonzero(kinds >= Kind.DEFINE_TOPIC):
+        for offset in np.flatnonzero(kinds >= JournalEntryKind.DEFINE_TOPIC):
             number = start + int(offset)
             for row in read_rows(source, first_txid, number, number + 1):
                 body = None if row is None else read_body(source, row)
@@ -249,7 +249,7 @@ def read_names(source: Source, first_txid: int, count: int) -> Names:
     return names
 
 
-def scan_columns(source: Source, count: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def scan_columns(source: ByteSource, count: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """Yield the records of a file from the last chunk to the first: (first number, records)."""
     for start in range((max(count, 1) - 1) // CHUNK * CHUNK, -1, -CHUNK):
         yield start, columns(source, start, min(start + CHUNK, count))

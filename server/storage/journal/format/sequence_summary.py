@@ -14,7 +14,7 @@ _IS_EVENT: Final = np.isin(np.arange(256), sorted(EVENTS))
 """By kind, whether entries of that kind are events."""
 
 
-class Numbered(NamedTuple):
+class ClientSequenceRange(NamedTuple):
     """The sequence range of one publisher that numbers its messages.
 
     Attributes:
@@ -30,7 +30,7 @@ class Numbered(NamedTuple):
     time: int
 
 
-def numbered(records: npt.NDArray[np.void]) -> Iterator[Numbered]:
+def numbered(records: npt.NDArray[np.void]) -> Iterator[ClientSequenceRange]:
     """Yield the sequence range of each publisher of some entries.
 
     Args:
@@ -50,7 +50,7 @@ def numbered(records: npt.NDArray[np.void]) -> Iterator[Numbered]:
         sequences, times = sequences[order], times[order]
         found, begins = np.unique(clients[order], return_index=True)
     yield from map(
-        Numbered,
+        ClientSequenceRange,
         found.tolist(),
         np.minimum.reduceat(sequences, begins).tolist(),
         np.maximum.reduceat(sequences, begins).tolist(),

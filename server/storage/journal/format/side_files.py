@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from server.storage.journal.errors import JournalError, reason
-from server.storage.journal.format.layout import CHECKSUM, FormatError, VersionError, has_checksum
+from server.storage.journal.format.layout import CHECKSUM, JournalFormatError, JournalVersionError, has_checksum
 from server.storage.journal.storage import Disk
 from server.util.file_lock import version_mismatch
 
@@ -38,17 +38,17 @@ def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, k
         FormatError: it is damaged, or of another kind.
     """
     if len(data) < _START.size + CHECKSUM.size or data[: len(magic)] != magic:
-        raise FormatError(f"it does not begin like {kind}")
+        raise JournalFormatError(f"it does not begin like {kind}")
     if not has_checksum(data):
-        raise FormatError("its checksum is wrong")
+        raise JournalFormatError("its checksum is wrong")
     _, found = _START.unpack_from(data)
     if found != version:
-        raise VersionError(version_mismatch(found, version))
+        raise JournalVersionError(version_mismatch(found, version))
     if len(data) < header_size + CHECKSUM.size:
-        raise FormatError(f"it is too short for {kind}")
+        raise JournalFormatError(f"it is too short for {kind}")
 
 
-class SideFile:
+class SidecarFile:
     """A file that is always replaced as a whole.
 
     Args:

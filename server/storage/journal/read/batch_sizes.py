@@ -11,12 +11,12 @@ import numpy.typing as npt
 from server.storage.journal.format.layout import BODY_LENGTH, TIMESTAMP, TXID
 
 if TYPE_CHECKING:
-    from server.storage.journal.format.layout import Row
+    from server.storage.journal.format.layout import EntryRow
 
-Numbers = npt.NDArray[np.int64]
+TxidArray = npt.NDArray[np.int64]
 
 
-class Measured:
+class EntrySizes:
     """Txids and sizes of some entries in order.
 
     Args:
@@ -32,7 +32,7 @@ class Measured:
 
     __slots__ = ("first_timestamp", "sizes", "txids")
 
-    def __init__(self, txids: Numbers, sizes: Numbers, first_timestamp: int) -> None:
+    def __init__(self, txids: TxidArray, sizes: TxidArray, first_timestamp: int) -> None:
         self.txids = txids
         self.sizes = sizes
         self.first_timestamp = first_timestamp
@@ -41,12 +41,12 @@ class Measured:
         return len(self.txids)
 
 
-def measured_rows(rows: Iterable[Row]) -> Measured:
+def make_entry_sizes(rows: Iterable[EntryRow]) -> EntrySizes:
     """Return txids and sizes of entries that have been read one by one."""
     some = [(row[TXID], row[BODY_LENGTH], row[TIMESTAMP]) for row in rows]
     txids, sizes, _ = np.array(some, np.int64).reshape(-1, 3).T
-    return Measured(txids, sizes, some[0][2] if some else 0)
+    return EntrySizes(txids, sizes, some[0][2] if some else 0)
 
 
-NOTHING_MEASURED: Final = measured_rows(())
+NO_ENTRY_SIZES: Final = make_entry_sizes(())
 """No entries."""

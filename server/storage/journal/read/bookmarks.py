@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeAlias
 
-NotFound: TypeAlias = Literal["epoch", "now", "fail"]
+MissingBookmarkPolicy: TypeAlias = Literal["epoch", "now", "fail"]
 """The start if no bookmark of the list is in the log (the option `bookmark_not_found`)."""
 
 _NAMED: Final = re.compile(r"(\d{1,20})\|(\d{1,20})\|?", re.ASCII)
@@ -47,7 +47,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class EntryName:
     """An entry, by publisher and sequence."""
 
     client: int
@@ -55,13 +55,13 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LogTimestamp:
     """A time, in microseconds since the Unix epoch."""
 
     timestamp: int
 
 
-Point: TypeAlias = Epoch | Now | Named | Moment
+BookmarkPoint: TypeAlias = Epoch | Now | EntryName | LogTimestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class BookmarkRequest:
         includes_end: an entry that is named as an end is delivered.
     """
 
-    starts: tuple[Point, ...]
+    starts: tuple[BookmarkPoint, ...]
     includes_start: bool = False
-    ends: tuple[Point, ...] = ()
+    ends: tuple[BookmarkPoint, ...] = ()
     includes_end: bool = False
 
     @property
@@ -87,7 +87,7 @@ class BookmarkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LogSpan:
     """A part of the log: a bookmark with its names resolved.
 
     Attributes:
@@ -109,7 +109,7 @@ class Span:
     doubt: str = ""
 
 
-class Log(Protocol):
+class BookmarkLog(Protocol):
     """The interface of the log that resolves names."""
 
     @property
@@ -154,45 +154,45 @@ def parse_bookmark(text: str) -> BookmarkRequest:
     )
 
 
-def _points(text: str, whole: str) -> tuple[Point, ...]:
+def _points(text: str, whole: str) -> tuple[BookmarkPoint, ...]:
     points = tuple(_point(part.strip(), whole) for part in text.split(",") if part.strip())
     if not points:
         raise BookmarkError(f"the bookmark '{whole:.200}' is empty where a bookmark is expected")
     return points
 
 
-def _point(text: str, whole: str) -> Point:
+def _point(text: str, whole: str) -> BookmarkPoint:
     if text == "0":
         return Epoch()
     if match := _NAMED.fullmatch(text):
         client, sequence = int(match[1]), int(match[2])
-        return Now() if (client, sequence) in _NOW else Named(client, sequence)
+        return Now() if (client, sequence) in _NOW else EntryName(client, sequence)
     if match := _MOMENT.fullmatch(text):
         try:
             moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
         except ValueError:
             raise BookmarkError(f"'{text}' in the bookmark is not a moment in time") from None
-        return Moment((moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0")))
+        return LogTimestamp((moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0")))
     raise BookmarkError(
         f"'{text:.80}' in the bookmark '{whole:.200}' is not a bookmark: expected 0, 0|1|, "
         "a client hash and a sequence as in 934814|44321|, or a time as in 20200604T000000Z"
     )
 
 
-def resolve(request: BookmarkRequest, log: Log, not_found: NotFound, now: int) -> Span:
+def resolve(request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int) -> LogSpan:
     """Resolve a bookmark to a part of the log. See `resolving`."""
     steps = resolving(request, log, not_found, now)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            span: Span = end.value
+            span: LogSpan = end.value
             return span
 
 
 def resolving(
-    request: BookmarkRequest, log: Log, not_found: NotFound, now: int
-) -> Generator[None, None, Span]:
+    request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int
+) -> Generator[None, None, LogSpan]:
     """Resolve a bookmark to a part of the log, in steps: one for each name in it.
 
     Args:
@@ -205,11 +205,11 @@ def resolving(
         BookmarkError: no start is in the log, and `not_found` is "fail".
     """
     starts: list[tuple[int, int]] = []
-    missing: list[Named] = []
+    missing: list[EntryName] = []
     doubt = ""
     for one in _places(request.starts, log) or request.starts:
         start = _start(one, request, log, now)
-        if start is None and isinstance(one, Named):
+        if start is None and isinstance(one, EntryName):
             txid = log.damaged_at(one.client, one.sequence)
             if txid is None:
                 missing.append(one)
@@ -236,46 +236,46 @@ def resolving(
         starts += [(txid, 0) for txid, _ in known]
     elsewhere = log.first_txid - 1 if not_found == "epoch" else now
     after, not_before = min(starts, default=(elsewhere, 0))
-    span = Span(after, not_before, doubt=doubt)
+    span = LogSpan(after, not_before, doubt=doubt)
     if not request.ends:
         return span
     return (yield from _with_end(span, request, log, now))
 
 
-def _text(point: Named) -> str:
+def _text(point: EntryName) -> str:
     return f"{point.client}|{point.sequence}|"
 
 
-def _places(starts: Iterable[Point], log: Log) -> list[Named]:
+def _places(starts: Iterable[BookmarkPoint], log: BookmarkLog) -> list[EntryName]:
     """Return the places in this very log among the starts, those of lost entries included."""
     places = [one for one in _named(starts) if log.is_place(one.client)]
     return [one for one in places if _is_known(one, log)]
 
 
-def _is_known(place: Named, log: Log) -> bool:
+def _is_known(place: EntryName, log: BookmarkLog) -> bool:
     client, sequence = place.client, place.sequence
     return log.find(client, sequence) is not None or log.parting(client, sequence) is not None
 
 
-def _start(point: Point, request: BookmarkRequest, log: Log, now: int) -> tuple[int, int] | None:
+def _start(point: BookmarkPoint, request: BookmarkRequest, log: BookmarkLog, now: int) -> tuple[int, int] | None:
     """Return the txid before the start, and the time before which entries are outside."""
     match point:
         case Epoch():
             return log.first_txid - 1, 0
         case Now():
             return now - request.includes_start, 0
-        case Moment(timestamp):
+        case LogTimestamp(timestamp):
             # A time outside of a range is inclusive.
             exclusive = bool(request.ends) and not request.includes_start
             return log.first_since(timestamp + exclusive) - 1, timestamp + exclusive
-        case Named(client, sequence):
+        case EntryName(client, sequence):
             txid = log.find(client, sequence)
             return None if txid is None else (txid - request.includes_start, 0)
 
 
 def _with_end(
-    span: Span, request: BookmarkRequest, log: Log, now: int
-) -> Generator[None, None, Span]:
+    span: LogSpan, request: BookmarkRequest, log: BookmarkLog, now: int
+) -> Generator[None, None, LogSpan]:
     excluded = not request.includes_end
     ends: list[int] = []
     for point in request.ends:
@@ -284,14 +284,14 @@ def _with_end(
                 ends.append(log.first_txid - 1)
             case Now():
                 ends.append(now - excluded)
-            case Named(client, sequence):
+            case EntryName(client, sequence):
                 txid = log.find(client, sequence)
                 if txid is not None:
                     ends.append(txid - excluded)
                 yield
-            case Moment():
+            case LogTimestamp():
                 pass
-    moments = [one.timestamp + (not excluded) for one in request.ends if isinstance(one, Moment)]
+    moments = [one.timestamp + (not excluded) for one in request.ends if isinstance(one, LogTimestamp)]
     if moments:
         # The latest end counts: a txid, unless the time is later than that entry.
         before = max(moments)
@@ -303,5 +303,5 @@ def _with_end(
     return replace(span, until=frozenset(until), includes_end=request.includes_end)
 
 
-def _named(points: Iterable[Point]) -> list[Named]:
-    return [point for point in points if isinstance(point, Named)]
+def _named(points: Iterable[BookmarkPoint]) -> list[EntryName]:
+    return [point for point in points if isinstance(point, EntryName)]

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from server.storage.journal.clock_steps import ClockSteps
-from server.storage.journal.errors import Event, JournalUnreadable, Notice, reason
+from server.storage.journal.errors import JournalEvent, JournalUnreadableError, JournalNotice, reason
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
-from server.storage.journal.format.entry import Entry, Kind, Topic
+from server.storage.journal.format.entry import JournalEntry, JournalEntryKind, JournalTopic
 from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
 from server.storage.journal.format.layout import (
     BODY_LENGTH,
@@ -37,24 +37,24 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
-    FormatError,
-    Row,
+    JournalFormatError,
+    EntryRow,
 )
 from server.storage.journal.format.records import (
     CHUNK,
-    Names,
+    FileDefinitions,
     read_bodies,
     read_intact_bodies,
     read_intact_records,
     read_rows,
 )
 from server.storage.journal.index import unpack_topic_index
-from server.storage.journal.read.batch_sizes import NOTHING_MEASURED, Measured, measured_rows
-from server.storage.journal.read.bookmarks import Span
-from server.storage.journal.read.entry_batch import NOTHING, Stretch
+from server.storage.journal.read.batch_sizes import NO_ENTRY_SIZES, EntrySizes, make_entry_sizes
+from server.storage.journal.read.bookmarks import LogSpan
+from server.storage.journal.read.entry_batch import NO_ENTRIES, EntryRange
 from server.storage.journal.read.entry_filter import broken, choose
-from server.storage.journal.read.raw_batch import NO_PASSAGE, Passage, Unread
-from server.storage.journal.storage import Source
+from server.storage.journal.read.raw_batch import NO_RAW_ENTRIES, RawEntryRange, DamagedEntry
+from server.storage.journal.storage import ByteSource
 
 _MOST_LOOKED_AT: Final = 8192
 """Limit of records that one call of `read` examines when few of them are wanted."""
@@ -65,18 +65,18 @@ _MOST_PER_WANTED: Final = 4
 _TXID_OF: Final = attrgetter("txid")
 _ATTEMPTS: Final = 3  # to open a file, which may be moved between look-up and open
 
-_Found = TypeVar("_Found", Stretch, Passage, Measured)
+_BatchT = TypeVar("_BatchT", EntryRange, RawEntryRange, EntrySizes)
 
-Wanted = Callable[[Topic], bool]
-Entries = npt.NDArray[np.uint32]
+TopicPredicate = Callable[[JournalTopic], bool]
+EntryNumbers = npt.NDArray[np.uint32]
 
 
-class _Wanted(dict[int, bool]):
+class _TopicFilter(dict[int, bool]):
     """Caches by topic number whether a topic is wanted."""
 
     __slots__ = ("_names", "_wanted")
 
-    def __init__(self, names: Names, wanted: Wanted | None) -> None:
+    def __init__(self, names: FileDefinitions, wanted: TopicPredicate | None) -> None:
         super().__init__()
         self._names = names
         self._wanted = wanted
@@ -89,7 +89,7 @@ class _Wanted(dict[int, bool]):
 
 
 @dataclass(slots=True)
-class _Open:
+class _CurrentFile:
     """The file that a cursor is in.
 
     Attributes:
@@ -101,13 +101,13 @@ class _Open:
     """
 
     file: JournalFile
-    source: Source
-    names: Names
-    wanted: _Wanted
-    entries: Entries | None
+    source: ByteSource
+    names: FileDefinitions
+    wanted: _TopicFilter
+    entries: EntryNumbers | None
 
 
-class Cursor:
+class JournalCursor:
     """A place in the log that moves forward.
 
     Args:
@@ -130,10 +130,10 @@ class Cursor:
         table: FileTable,
         cache: SourceCache,
         durable: Callable[[], int],
-        span: Span,
-        wanted: Wanted | None,
-        kinds: frozenset[Kind],
-        notice: Callable[[Notice], None],
+        span: LogSpan,
+        wanted: TopicPredicate | None,
+        kinds: frozenset[JournalEntryKind],
+        notice: Callable[[JournalNotice], None],
         steps: ClockSteps,
     ) -> None:
         self._correction = steps.correction
@@ -148,7 +148,7 @@ class Cursor:
         self._kinds = kinds
         self._kinds_as_bits = sum(1 << kind for kind in kinds)
         self._notice = notice
-        self._open: _Open | None = None
+        self._open: _CurrentFile | None = None
         self._check_last()
 
     @property
@@ -176,7 +176,7 @@ class Cursor:
         """Drop the cached answers of `wanted`, which have changed."""
         self._open = None
 
-    def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[Entry]:
+    def read(self, most_entries: int = 256, most_bytes: int = 1 << 20) -> list[JournalEntry]:
         """Read on.
 
         Args:
@@ -191,21 +191,21 @@ class Cursor:
         """
         return self.read_on(most_entries, most_bytes).entries()
 
-    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> Stretch:
-        """Read on as `read` does; return the entries as a `Stretch`, without creating objects."""
+    def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> EntryRange:
+        """Read on as `read` does; return the entries as a `EntryRange`, without creating objects."""
         try:
-            return self._search(partial(self._stretch, most_entries, most_bytes)) or NOTHING
+            return self._search(partial(self._stretch, most_entries, most_bytes)) or NO_ENTRIES
         except OSError as problem:
-            raise JournalUnreadable(reason(problem)) from None
+            raise JournalUnreadableError(reason(problem)) from None
 
-    def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> Passage:
+    def read_packed(self, most_entries: int, most_bytes: int = 1 << 20) -> RawEntryRange:
         """Read on as `read` does; return the entries packed as in the file."""
         try:
-            return self._search(partial(self._packed, most_entries, most_bytes)) or NO_PASSAGE
+            return self._search(partial(self._packed, most_entries, most_bytes)) or NO_RAW_ENTRIES
         except OSError as problem:
-            raise JournalUnreadable(reason(problem)) from None
+            raise JournalUnreadableError(reason(problem)) from None
 
-    def read_passage(self, most_entries: int, most_bytes: int) -> Passage:
+    def read_passage(self, most_entries: int, most_bytes: int) -> RawEntryRange:
         """Read on for forwarding entries; times and names in the span are ignored. See `read`.
 
         Args:
@@ -213,21 +213,21 @@ class Cursor:
             most_bytes: bytes of bodies after which to stop; the last body may go beyond.
         """
         try:
-            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_PASSAGE
+            return self._search(partial(self._passage, most_entries, most_bytes)) or NO_RAW_ENTRIES
         except OSError as problem:
-            raise JournalUnreadable(reason(problem)) from None
+            raise JournalUnreadableError(reason(problem)) from None
 
-    def measure(self) -> Measured:
+    def measure(self) -> EntrySizes:
         """Read on without bodies; return the txids and sizes of the entries. See `read`.
 
         Damaged bodies are not detected; times and names in the span are ignored.
         """
         try:
-            return self._search(self._measure) or NOTHING_MEASURED
+            return self._search(self._measure) or NO_ENTRY_SIZES
         except OSError as problem:
-            raise JournalUnreadable(reason(problem)) from None
+            raise JournalUnreadableError(reason(problem)) from None
 
-    def _search(self, read: Callable[[_Open, int], _Found]) -> _Found | None:
+    def _search(self, read: Callable[[_CurrentFile, int], _BatchT]) -> _BatchT | None:
         """Read on until something is found, the end or the limit of records is reached."""
         looked_at = 0
         while looked_at < _MOST_LOOKED_AT and not self.is_finished:
@@ -245,7 +245,7 @@ class Cursor:
                 return found
         return None
 
-    def _enter(self) -> _Open | None:
+    def _enter(self) -> _CurrentFile | None:
         """Open the file with the next entry and return it; None if it does not exist yet."""
         place = self._open
         txid = self.position + 1
@@ -266,22 +266,22 @@ class Cursor:
                 continue
             self.position = max(self.position, file.first_txid - 1)
             names = file.read_names(source)
-            wanted = _Wanted(names, self._wanted)
-            place = _Open(file, source, names, wanted, self._entries(file, names))
+            wanted = _TopicFilter(names, self._wanted)
+            place = _CurrentFile(file, source, names, wanted, self._entries(file, names))
             self._open = place
             return place
         if file is None:
             return None
         raise FileNotFoundError(errno.ENOENT, "the file is not there", str(file.path))
 
-    def _entries(self, file: JournalFile, names: Names) -> Entries | None:
+    def _entries(self, file: JournalFile, names: FileDefinitions) -> EntryNumbers | None:
         """Return the numbers of the wanted entries of a file; None without a topic index."""
         if self._wanted is None or file.seal is None:
             return None
         try:
             data = sibling(file.path, TOPIC_INDEX).read_bytes()
             postings = unpack_topic_index(data, file.seal.count)
-        except (OSError, FormatError):
+        except (OSError, JournalFormatError):
             return None
         chosen = [
             numbers
@@ -290,7 +290,7 @@ class Cursor:
         ]
         return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.uint32)
 
-    def _bounds(self, place: _Open, durable: int) -> tuple[int, int]:
+    def _bounds(self, place: _CurrentFile, durable: int) -> tuple[int, int]:
         """Return the number of the next record of a file, and the end of those to be read."""
         first, end = place.file.first_txid, durable + 1
         if place.file.end_txid is not None:
@@ -299,16 +299,16 @@ class Cursor:
             end = min(end, self._span.last + 1)
         return self.position + 1 - first, end - first
 
-    def _packed(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+    def _packed(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> RawEntryRange:
         """Return entries as in the file, unless each has to be tested, or few are wanted."""
         span = self._span
         is_limited = span.before is not None or self._not_before or span.until
         if not is_limited and not self._is_sparse(place, most_entries):
             return self._passage(most_entries, most_bytes, place, durable)
         stretch = self._stretch(most_entries, most_bytes, place, durable)
-        return Passage(*stretch.packed(), place.names)
+        return RawEntryRange(*stretch.packed(), place.names)
 
-    def _is_sparse(self, place: _Open, most: int) -> bool:
+    def _is_sparse(self, place: _CurrentFile, most: int) -> bool:
         """Return whether few of the next entries of a file are wanted."""
         if place.entries is None:
             return False
@@ -317,7 +317,7 @@ class Cursor:
         near = place.entries[index : index + most]
         return len(near) > 0 and int(near[-1] - near[0]) > _MOST_PER_WANTED * len(near)
 
-    def _passage(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Passage:
+    def _passage(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> RawEntryRange:
         first, source = place.file.first_txid, place.source
         start, end = self._bounds(place, durable)
         if place.entries is not None:
@@ -339,7 +339,7 @@ class Cursor:
             most_bytes,
         )
         bodies = [source.read(offset, upto - offset) for offset, upto in parts]
-        found = Passage(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
+        found = RawEntryRange(records, bodies[0] if len(bodies) == 1 else b"".join(bodies), names)
         if lost := broken(found.records, found.bodies):
             for position in lost:
                 self._report(place, found.txid(position))
@@ -347,7 +347,7 @@ class Cursor:
             self._report(place, damaged[0], len(damaged))
         if lost or damaged:
             unread = [found.without_body(position) for position in lost]
-            unread += [Unread(txid) for txid in damaged if self._may_want(place, txid)]
+            unread += [DamagedEntry(txid) for txid in damaged if self._may_want(place, txid)]
             found = found.pick(sorted(set(range(len(found))).difference(lost)))
             found.unread = sorted(unread, key=_TXID_OF)
         self.position = first + start + looked_at - 1
@@ -355,12 +355,12 @@ class Cursor:
         return found
 
     @staticmethod
-    def _may_want(place: _Open, txid: int) -> bool:
+    def _may_want(place: _CurrentFile, txid: int) -> bool:
         """Return whether an entry with a damaged record may be wanted."""
         entries, number = place.entries, txid - place.file.first_txid
         return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
 
-    def _stretch(self, most_entries: int, most_bytes: int, place: _Open, durable: int) -> Stretch:
+    def _stretch(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> EntryRange:
         first = place.file.first_txid
         start, end = self._bounds(place, durable)
         found, reached = self._rows(place, start, end, most_entries)
@@ -380,7 +380,7 @@ class Cursor:
         self._check_last()
         return stretch
 
-    def _measure(self, place: _Open, durable: int) -> Measured:
+    def _measure(self, place: _CurrentFile, durable: int) -> EntrySizes:
         first = place.file.first_txid
         start, end = self._bounds(place, durable)
         stop = min(start + CHUNK, end)
@@ -390,7 +390,7 @@ class Cursor:
         if records is None:
             found, stop = self._rows(place, start, end, CHUNK)
             kinds, wanted = self._kinds, place.wanted
-            measured = measured_rows(
+            measured = make_entry_sizes(
                 row for row in found if row[KIND] in kinds and wanted[row[TOPIC]]
             )
         else:
@@ -398,7 +398,7 @@ class Cursor:
             chosen = records[
                 np.isin(records["topic"], topics) & np.isin(records["kind"], sorted(self._kinds))
             ]
-            measured = Measured(
+            measured = EntrySizes(
                 chosen["txid"].astype(np.int64),
                 chosen["body_length"].astype(np.int64),
                 int(chosen["timestamp"][0]) if len(chosen) else 0,
@@ -407,7 +407,7 @@ class Cursor:
         self._check_last()
         return measured
 
-    def _rows(self, place: _Open, start: int, end: int, most: int) -> tuple[list[Row], int]:
+    def _rows(self, place: _CurrentFile, start: int, end: int, most: int) -> tuple[list[EntryRow], int]:
         """Return the next intact records of a file that may be wanted, and their end number."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
@@ -427,12 +427,12 @@ class Cursor:
             self._report(place, first + start + found.index(None), len(found) - len(rows))
         return rows, stop
 
-    def _within_span(self, rows: Sequence[Row]) -> tuple[Sequence[Row], bool]:
+    def _within_span(self, rows: Sequence[EntryRow]) -> tuple[Sequence[EntryRow], bool]:
         """Return the entries inside the span by time and name, and whether the span ends there."""
         span = self._span
         if span.before is None and not self._not_before and not span.until:
             return rows, False
-        within: list[Row] = []
+        within: list[EntryRow] = []
         for row in rows:
             moment = row[TIMESTAMP] + self._correction(row[TXID])
             if span.before is not None and moment >= span.before:
@@ -447,7 +447,7 @@ class Cursor:
             within.append(row)
         return within, False
 
-    def _with_bodies(self, place: _Open, rows: Sequence[Row]) -> Stretch:
+    def _with_bodies(self, place: _CurrentFile, rows: Sequence[EntryRow]) -> EntryRange:
         """Return entries with their bodies, without the damaged ones."""
         names, intact = place.names, read_intact_bodies(place.source, rows)
         if (
@@ -455,7 +455,7 @@ class Cursor:
             and names.topics.keys() >= {row[TOPIC] for row in rows}
             and names.origins.keys() >= {row[ORIGIN] for row in rows}
         ):
-            return Stretch(rows, intact, names)
+            return EntryRange(rows, intact, names)
         intact_rows, intact = [], []
         for row, data in zip(rows, read_bodies(place.source, rows), strict=True):
             if data is None or row[TOPIC] not in names.topics or row[ORIGIN] not in names.origins:
@@ -463,21 +463,21 @@ class Cursor:
             else:
                 intact_rows.append(row)
                 intact.append(data)
-        return Stretch(intact_rows, intact, names)
+        return EntryRange(intact_rows, intact, names)
 
     def _check_last(self) -> None:
         last = self._span.last
         if last is not None and self.position >= last:
             self.is_finished = True
 
-    def _report(self, place: _Open, txid: int, count: int = 1) -> None:
+    def _report(self, place: _CurrentFile, txid: int, count: int = 1) -> None:
         path = str(place.file.path)
         what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
         text = f"{path}: {what} damaged, and left out of replays"
-        self._notice(Notice(Event.DAMAGED, text, path, txid))
+        self._notice(JournalNotice(JournalEvent.DAMAGED, text, path, txid))
 
 
-def _fitting(rows: Sequence[Row], most_bytes: int) -> int:
+def _fitting(rows: Sequence[EntryRow], most_bytes: int) -> int:
     """Return how many of the entries to read, so that only the last goes beyond a size."""
     lengths = [row[BODY_LENGTH] + row[EXTRAS_LENGTH] for row in rows]
     if sum(lengths) < most_bytes:

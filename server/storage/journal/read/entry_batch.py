@@ -1,6 +1,6 @@
 """A stretch of the log: entries that are read together.
 
-Creating an `Entry` per record dominates the cost of a replay. So replays iterate over runs that
+Creating an `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs that
 share topic and origin.
 """
 
@@ -11,21 +11,21 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from server.storage.journal.format.entry import Entry, Origin, Topic
+from server.storage.journal.format.entry import JournalEntry, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
     BODY_START,
     EXTRAS_LENGTH,
     ORIGIN,
     RECORD,
     TOPIC,
-    Row,
+    EntryRow,
 )
-from server.storage.journal.format.records import Names, entry_of, no_names
+from server.storage.journal.format.records import FileDefinitions, entry_of, make_file_definitions
 
-_ALIKE: Final[Callable[[Row], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
+_ALIKE: Final[Callable[[EntryRow], object]] = itemgetter(TOPIC, ORIGIN, EXTRAS_LENGTH)
 
 
-class Run(NamedTuple):
+class EntryBatch(NamedTuple):
     """Consecutive entries with the same topic and origin.
 
     Attributes:
@@ -35,9 +35,9 @@ class Run(NamedTuple):
         data: their bodies, with the extras.
     """
 
-    topic: Topic
-    origin: Origin
-    rows: Sequence[Row]
+    topic: JournalTopic
+    origin: JournalOrigin
+    rows: Sequence[EntryRow]
     data: Sequence[bytes]
 
     @property
@@ -45,7 +45,7 @@ class Run(NamedTuple):
         """True if they have correlation ids, or SOW keys that their publisher gave."""
         return self.rows[0][EXTRAS_LENGTH] > 0
 
-    def entry(self, position: int) -> Entry:
+    def entry(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         return entry_of(self.rows[position], self.data[position], self.topic, self.origin)
 
@@ -53,7 +53,7 @@ class Run(NamedTuple):
         """Return one field of all records."""
         return [row[field] for row in self.rows]
 
-    def pick(self, positions: Sequence[int]) -> Run:
+    def pick(self, positions: Sequence[int]) -> EntryBatch:
         """Return the entries at the positions, in their order, as a run."""
         if len(positions) == len(self.rows):
             return self
@@ -64,7 +64,7 @@ class Run(NamedTuple):
         )
 
 
-class Stretch:
+class EntryRange:
     """Some entries of one journal file, in order.
 
     Args:
@@ -75,7 +75,7 @@ class Stretch:
 
     __slots__ = ("_data", "_names", "_rows")
 
-    def __init__(self, rows: Sequence[Row], data: Sequence[bytes], names: Names) -> None:
+    def __init__(self, rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions) -> None:
         self._rows = rows
         self._data = data
         self._names = names
@@ -84,7 +84,7 @@ class Stretch:
         return len(self._rows)
 
     def packed(self) -> tuple[bytes, bytes]:
-        """Encode records and bodies as those of a `Passage`."""
+        """Encode records and bodies as those of a `RawEntryRange`."""
         starts = accumulate(map(len, self._data), initial=0)
         records = [
             RECORD.pack(*row[:BODY_START], start, *row[BODY_START + 1 :])
@@ -92,7 +92,7 @@ class Stretch:
         ]
         return b"".join(records), b"".join(self._data)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[EntryBatch]:
         """Yield the entries in runs of maximum length."""
         names, start = self._names, 0
         for _, alike in groupby(self._rows, _ALIKE):
@@ -100,12 +100,12 @@ class Stretch:
             first, data = rows[0], self._data[start : start + len(rows)]
             start += len(rows)
             topic, origin = names.topics[first[TOPIC]], names.origins[first[ORIGIN]]
-            yield Run(topic, origin, rows, data)
+            yield EntryBatch(topic, origin, rows, data)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """Return the entries as objects."""
         return [run.entry(position) for run in self.runs() for position in range(len(run.rows))]
 
 
-NOTHING: Final = Stretch((), (), no_names())
+NO_ENTRIES: Final = EntryRange((), (), make_file_definitions())
 """No entries."""

@@ -18,13 +18,13 @@ from server.storage.journal.format.records import (
     read_rows,
     scan_columns,
 )
-from server.storage.journal.index import Span
-from server.storage.journal.storage import Source
+from server.storage.journal.index import SequenceRange
+from server.storage.journal.storage import ByteSource
 
 _NEIGHBOURS: Final = 16  # entries to try for a timestamp when one is damaged
 
 
-class Lookup:
+class EntryLookup:
     """Looks entries up in files; safe to use from any thread.
 
     Args:
@@ -45,7 +45,7 @@ class Lookup:
         self._table = table
         self._cache = cache
         self._durable = durable
-        self._clients: dict[int, Mapping[int, Span]] = {}  # by file number, of full files
+        self._clients: dict[int, Mapping[int, SequenceRange]] = {}  # by file number, of full files
 
     def find(self, client: int, sequence: int) -> int | None:
         """Return the txid of the entry with a bookmark, None if it is not in the log.
@@ -167,7 +167,7 @@ class Lookup:
         """Return the time when a file was begun, by the wall clock as it is set now."""
         return file.created + self._correction(file.first_txid)
 
-    def _time(self, source: Source, file: JournalFile, number: int, count: int) -> int:
+    def _time(self, source: ByteSource, file: JournalFile, number: int, count: int) -> int:
         """Return the time of an entry, or of one soon after it if that one is damaged."""
         rows = read_rows(source, file.first_txid, number, min(number + _NEIGHBOURS, count))
         times = (row[TIMESTAMP] + self._correction(row[TXID]) for row in rows if row is not None)
@@ -199,9 +199,9 @@ class Lookup:
                     return txid
         return None
 
-    def _span(self, file: JournalFile, client: int) -> Span | None:
+    def _span(self, file: JournalFile, client: int) -> SequenceRange | None:
         """Return the range of sequences that a file may have of a publisher; None for none."""
-        anything = Span(0, 2**64 - 1, 0)
+        anything = SequenceRange(0, 2**64 - 1, 0)
         if file.seal is None:
             return anything
         clients = self._clients.get(file.number)
@@ -216,7 +216,7 @@ class Lookup:
         count = self._durable() + 1 - file.first_txid
         return max(min(count, file.seal.count if file.seal else count), 0)
 
-    def _open(self, file: JournalFile) -> Source | None:
+    def _open(self, file: JournalFile) -> ByteSource | None:
         """Open a file, even if it has just been moved; None if it has been removed.
 
         Raises:

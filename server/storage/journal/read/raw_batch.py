@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.format.entry import Entry, Origin, Topic
+from server.storage.journal.format.entry import JournalEntry, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -26,14 +26,14 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
-    Row,
+    EntryRow,
 )
-from server.storage.journal.format.records import RECORD_TYPE, Names, entry_of, no_names
-from server.storage.journal.read.entry_batch import Run, Stretch
+from server.storage.journal.format.records import RECORD_TYPE, FileDefinitions, entry_of, make_file_definitions
+from server.storage.journal.read.entry_batch import EntryBatch, EntryRange
 from server.storage.journal.read.entry_filter import alike, cut, pick
 
 
-class Unread(NamedTuple):
+class DamagedEntry(NamedTuple):
     """An entry that cannot be read: it is damaged.
 
     Attributes:
@@ -43,16 +43,16 @@ class Unread(NamedTuple):
     """
 
     txid: int
-    run: Run | None = None
+    run: EntryBatch | None = None
 
 
-class PackedRun:
+class RawEntryBatch:
     """Consecutive entries with the same topic and origin, all or none of which have extras.
 
     Args:
         topic: the topic that they were published to.
         origin: user and replication path.
-        records: their records, as in a `Passage`.
+        records: their records, as in a `RawEntryRange`.
         bodies: their bodies, likewise.
         has_extras: they have correlation ids, or SOW keys that their publisher gave.
 
@@ -67,7 +67,7 @@ class PackedRun:
     __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
 
     def __init__(
-        self, topic: Topic, origin: Origin, records: bytes, bodies: bytes, *, has_extras: bool
+        self, topic: JournalTopic, origin: JournalOrigin, records: bytes, bodies: bytes, *, has_extras: bool
     ) -> None:
         self.topic = topic
         self.origin = origin
@@ -82,17 +82,17 @@ class PackedRun:
         """Return the bodies one by one, with the extras."""
         return cut(self.records, self.bodies)
 
-    def entry(self, position: int) -> Entry:
+    def entry(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         return entry_of(*_parts(self.records, self.bodies, position), self.topic, self.origin)
 
-    def pick(self, positions: Sequence[int]) -> PackedRun:
+    def pick(self, positions: Sequence[int]) -> RawEntryBatch:
         """Return the entries at the positions, in their order."""
         records = pick(self.records, positions)
-        return PackedRun(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
+        return RawEntryBatch(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
 
 
-class Passage:
+class RawEntryRange:
     """Some entries of one journal file, in order. All of them are intact.
 
     Args:
@@ -111,7 +111,7 @@ class Passage:
     __slots__ = ("bodies", "names", "records", "unread")
 
     def __init__(
-        self, records: bytes, bodies: bytes, names: Names, unread: Sequence[Unread] = ()
+        self, records: bytes, bodies: bytes, names: FileDefinitions, unread: Sequence[DamagedEntry] = ()
     ) -> None:
         self.records = records
         self.bodies = bodies
@@ -134,7 +134,7 @@ class Passage:
         """Return the records of the entries, in order, as one array of RECORD_TYPE."""
         return np.frombuffer(self.records, RECORD_TYPE)
 
-    def entry(self, position: int) -> Entry:
+    def entry(self, position: int) -> JournalEntry:
         """Return the entry at a position."""
         row, data = _parts(self.records, self.bodies, position)
         return entry_of(row, data, self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]])
@@ -153,11 +153,11 @@ class Passage:
         given: npt.NDArray[np.intp] = positions[(octets[lengths] | octets[lengths + 1]) > 0]
         return given
 
-    def without_body(self, position: int) -> Unread:
-        """Return the entry at a position as an `Unread`, without its damaged body."""
+    def without_body(self, position: int) -> DamagedEntry:
+        """Return the entry at a position as an `DamagedEntry`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
-        run = Run(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
-        return Unread(row[TXID], run)
+        run = EntryBatch(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
+        return DamagedEntry(row[TXID], run)
 
     @property
     def last_timestamp(self) -> int:
@@ -166,7 +166,7 @@ class Passage:
         timestamp: int = row[TIMESTAMP]
         return timestamp
 
-    def runs(self) -> Iterator[PackedRun]:
+    def runs(self) -> Iterator[RawEntryBatch]:
         """Yield the entries in runs of maximum length."""
         names, records = self.names, self.records
         for start, end in alike(records):
@@ -174,38 +174,38 @@ class Passage:
             row = RECORD.unpack_from(part)
             topic, origin = names.topics[row[TOPIC]], names.origins[row[ORIGIN]]
             has_extras = row[EXTRAS_LENGTH] > 0
-            yield PackedRun(topic, origin, part, self.bodies, has_extras=has_extras)
+            yield RawEntryBatch(topic, origin, part, self.bodies, has_extras=has_extras)
 
-    def stretch(self) -> Stretch:
+    def stretch(self) -> EntryRange:
         """Return the entries as rows and bodies."""
         rows = list(RECORD.iter_unpack(self.records))
-        return Stretch(rows, cut(self.records, self.bodies), self.names)
+        return EntryRange(rows, cut(self.records, self.bodies), self.names)
 
-    def pick(self, positions: Sequence[int]) -> Passage:
+    def pick(self, positions: Sequence[int]) -> RawEntryRange:
         """Return the entries at the positions, in their order."""
         if len(positions) == len(self):
             return self
-        return Passage(pick(self.records, positions), self.bodies, self.names, self.unread)
+        return RawEntryRange(pick(self.records, positions), self.bodies, self.names, self.unread)
 
-    def part(self, start: int, end: int) -> Passage:
+    def part(self, start: int, end: int) -> RawEntryRange:
         """Return the entries from position `start` to before `end`."""
         if not start and end == len(self):
             return self
         records = self.records[start * RECORD_SIZE : end * RECORD_SIZE]
-        return Passage(records, self.bodies, self.names)
+        return RawEntryRange(records, self.bodies, self.names)
 
-    def up_to(self, txid: int) -> Passage:
+    def up_to(self, txid: int) -> RawEntryRange:
         """Return the entries up to a txid."""
         count = len(self)
         return self.pick(range(bisect_right(range(count), txid, key=self.txid)))
 
 
-def _parts(records: bytes, bodies: bytes, position: int) -> tuple[Row, bytes]:
+def _parts(records: bytes, bodies: bytes, position: int) -> tuple[EntryRow, bytes]:
     """Return the record of the entry at a position, and its body with the extras."""
     row = RECORD.unpack_from(records, position * RECORD_SIZE)
     start = row[BODY_START]
     return row, bodies[start : start + row[BODY_LENGTH] + row[EXTRAS_LENGTH]]
 
 
-NO_PASSAGE: Final = Passage(b"", b"", no_names())
+NO_RAW_ENTRIES: Final = RawEntryRange(b"", b"", make_file_definitions())
 """No entries."""

@@ -31,20 +31,20 @@ from server.storage.journal.format.file_names import (
     TOPIC_INDEX,
     clients_name,
     kind_of,
-    numbered_files,
+    list_journal_files,
     queues_name,
-    removed_name,
+    removal_record_name,
     replication_name,
     steps_name,
 )
 from server.storage.journal.format.layout import (
-    FileHeader,
-    FormatError,
-    VersionError,
+    JournalFileHeader,
+    JournalFormatError,
+    JournalVersionError,
     unpack_header,
 )
 
-SMALLEST: Final = 1 << 20
+MIN_JOURNAL_FILE_SIZE: Final = 1 << 20
 """Minimum size of a journal file in bytes."""
 
 _OF_AMPERAGE: Final = "of Amperage, and AMPS's own files cannot be read"
@@ -61,8 +61,8 @@ _TYPES: Final = {
 }
 
 
-class Kind(Enum):
-    """The kind of a `Stranger`."""
+class ForeignJournalKind(Enum):
+    """The kind of a `ForeignJournalFile`."""
 
     FOREIGN = auto()
     """A file of another program."""
@@ -72,7 +72,7 @@ class Kind(Enum):
     """A file of a later version of this program."""
 
 
-class Stranger(NamedTuple):
+class ForeignJournalFile(NamedTuple):
     """A file with contents that do not fit its name.
 
     Attributes:
@@ -83,10 +83,10 @@ class Stranger(NamedTuple):
 
     path: Path
     what: str
-    kind: Kind = Kind.FOREIGN
+    kind: ForeignJournalKind = ForeignJournalKind.FOREIGN
 
 
-class _SideFile(NamedTuple):
+class _SidecarFormat(NamedTuple):
     """The name, the magic word and the version of a kind of file beside the journals."""
 
     name: str
@@ -95,19 +95,19 @@ class _SideFile(NamedTuple):
 
 
 _SIDE_FILES: Final = {
-    INDEX: _SideFile("index of a journal", index.INDEX_MAGIC, index.VERSION),
-    TOPIC_INDEX: _SideFile("index of a journal", index.TOPIC_INDEX_MAGIC, index.VERSION),
+    INDEX: _SidecarFormat("index of a journal", index.INDEX_MAGIC, index.VERSION),
+    TOPIC_INDEX: _SidecarFormat("index of a journal", index.TOPIC_INDEX_MAGIC, index.VERSION),
 }
-_CLIENTS: Final = _SideFile("clients.ack file", publisher_table.MAGIC, publisher_table.VERSION)
-_QUEUES: Final = _SideFile("queues.ack file", queue_points.MAGIC, queue_points.VERSION)
-_REMOVED: Final = _SideFile("removed.ack file", removal_record.MAGIC, removal_record.VERSION)
-_STEPS: Final = _SideFile("steps.ack file", clock_steps.MAGIC, clock_steps.VERSION)
-_REPLICATION: Final = _SideFile(
+_CLIENTS: Final = _SidecarFormat("clients.ack file", publisher_table.MAGIC, publisher_table.VERSION)
+_QUEUES: Final = _SidecarFormat("queues.ack file", queue_points.MAGIC, queue_points.VERSION)
+_REMOVED: Final = _SidecarFormat("removed.ack file", removal_record.MAGIC, removal_record.VERSION)
+_STEPS: Final = _SidecarFormat("steps.ack file", clock_steps.MAGIC, clock_steps.VERSION)
+_REPLICATION: Final = _SidecarFormat(
     "replication.ack file", side_files.REPLICATION_MAGIC, side_files.REPLICATION_VERSION
 )
 
 
-def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[Stranger]:
+def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[ForeignJournalFile]:
     """Find the files that a transaction log must not touch, without changing anything.
 
     Args:
@@ -119,15 +119,15 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
         OSError: a file cannot be read.
     """
     places = [directory] if archive is None else [directory, archive]
-    files = [file for place in places for file in numbered_files(place, instance)]
+    files = [file for place in places for file in list_journal_files(place, instance)]
     ours = set[int]()  # numbers of journals with entries
     for number, path in files:
-        found: Stranger | FileHeader | None = _no_file(path)
+        found: ForeignJournalFile | JournalFileHeader | None = _no_file(path)
         if found is None:
             if kind_of(path) in INDEXES or number in ours:  # an index, or another form of the file
                 continue
             found = _journal(path, number, instance)
-        if isinstance(found, Stranger):
+        if isinstance(found, ForeignJournalFile):
             yield found
         elif found is not None:
             ours.add(number)
@@ -137,7 +137,7 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
     for path, side_file in (
         (directory / clients_name(instance), _CLIENTS),
         (directory / queues_name(instance), _QUEUES),
-        (directory / removed_name(instance), _REMOVED),
+        (directory / removal_record_name(instance), _REMOVED),
         (directory / steps_name(instance), _STEPS),
         (directory / replication_name(instance), _REPLICATION),
     ):
@@ -150,33 +150,33 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
             yield from _side_file(path, side_file, is_ours=bool(ours))
 
 
-def _side_file(path: Path, side_file: _SideFile, *, is_ours: bool) -> Iterator[Stranger]:
+def _side_file(path: Path, side_file: _SidecarFormat, *, is_ours: bool) -> Iterator[ForeignJournalFile]:
     """Check a file that can be rebuilt: accepted if it is ours, however damaged."""
     begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
     magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
     if magic == side_file.magic:
         if version != side_file.version and (why := _other_version(path, side_file)):
-            yield Stranger(path, f"is of another Amperage: {why}", Kind.LATER)
+            yield ForeignJournalFile(path, f"is of another Amperage: {why}", ForeignJournalKind.LATER)
     elif any(begin) and not is_ours:
-        yield Stranger(path, f"is no {side_file.name} {_OF_AMPERAGE}")
+        yield ForeignJournalFile(path, f"is no {side_file.name} {_OF_AMPERAGE}")
 
 
-def _other_version(path: Path, side_file: _SideFile) -> str | None:
+def _other_version(path: Path, side_file: _SidecarFormat) -> str | None:
     """Return why a file with another version cannot be read; None if it is only damaged."""
     data = inflate(path) if path.suffix == ".gz" else path.read_bytes()
     name, magic, version = side_file
     try:
         side_files.check_side_file(data, magic, version, len(magic) + _VERSION_SIZE, name)
-    except VersionError as problem:
+    except JournalVersionError as problem:
         return str(problem)
-    except FormatError:
+    except JournalFormatError:
         pass
     return None
 
 
-def _no_file(path: Path) -> Stranger | None:
+def _no_file(path: Path) -> ForeignJournalFile | None:
     what = file_type(path)
-    return None if what is None else Stranger(path, f"is {what}, where a file is expected")
+    return None if what is None else ForeignJournalFile(path, f"is {what}, where a file is expected")
 
 
 def file_type(path: Path) -> str | None:
@@ -185,7 +185,7 @@ def file_type(path: Path) -> str | None:
     return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
 
 
-def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | None:
+def _journal(path: Path, number: int, instance: str) -> ForeignJournalFile | JournalFileHeader | None:
     """Check a journal; return its header, the problem with it, or None if it is blank."""
     page, is_plain = read_page(path), path.suffix != ".gz"
     why = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
@@ -193,9 +193,9 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
         header = unpack_header(page)
         if header is not None:
             return header
-    except VersionError as problem:
-        return Stranger(path, f"is a journal of another Amperage: {problem}", Kind.LATER)
-    except FormatError as problem:
+    except JournalVersionError as problem:
+        return ForeignJournalFile(path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.LATER)
+    except JournalFormatError as problem:
         why = str(problem)
     header = salvage_header(open_source(path), number, instance)
     if header is not None:
@@ -204,15 +204,15 @@ def _journal(path: Path, number: int, instance: str) -> Stranger | FileHeader | 
         return None
     if page.startswith(layout.MAGIC):
         what = f"is a journal of Amperage that has no intact entry: {why}"
-        return Stranger(path, what, Kind.RUINED)
-    return Stranger(path, f"is no journal {_OF_AMPERAGE}: {why}")
+        return ForeignJournalFile(path, what, ForeignJournalKind.RUINED)
+    return ForeignJournalFile(path, f"is no journal {_OF_AMPERAGE}: {why}")
 
 
 def _is_blank(path: Path, page: bytes) -> bool:
     """Return whether a file is unused. A small one will be removed, so all of it must be zeros."""
     if any(page):
         return False
-    return path.stat().st_size >= SMALLEST or not any(path.read_bytes())
+    return path.stat().st_size >= MIN_JOURNAL_FILE_SIZE or not any(path.read_bytes())
 
 
 def _is_torn(page: bytes) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.errors import Event, JournalError, Notice, reason
+from server.storage.journal.errors import JournalEvent, JournalError, JournalNotice, reason
 from server.storage.journal.files import (
     JournalFile,
     open_source,
@@ -20,7 +20,7 @@ from server.storage.journal.files import (
     salvage_header,
     unpack_page,
 )
-from server.storage.journal.format.entry import EVENTS, Kind
+from server.storage.journal.format.entry import EVENTS, JournalEntryKind
 from server.storage.journal.format.file_names import clients_name, journal_files, unfinished_files
 from server.storage.journal.format.layout import (
     CLIENT,
@@ -34,35 +34,35 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
-    FileHeader,
-    FormatError,
-    Row,
-    Seal,
+    JournalFileHeader,
+    JournalFormatError,
+    EntryRow,
+    FileSeal,
     pack_header,
 )
 from server.storage.journal.format.records import (
     CHUNK,
-    Names,
-    no_names,
+    FileDefinitions,
+    make_file_definitions,
     read_bodies,
     read_body,
     read_rows,
     scan_columns,
 )
 from server.storage.journal.format.sequence_summary import numbered
-from server.storage.journal.log_end import MOST_IN_COMMIT, Extent, find_extent
-from server.storage.journal.publisher_table import ClientsCache, Sequences, unpack_clients
-from server.storage.journal.recovery.foreign_files import SMALLEST, strangers
+from server.storage.journal.log_end import MAX_COMMIT_ENTRIES, FileExtent, find_file_extent
+from server.storage.journal.publisher_table import PublisherTable, PublisherSequences, unpack_clients
+from server.storage.journal.recovery.foreign_files import MIN_JOURNAL_FILE_SIZE, strangers
 from server.storage.journal.recovery.truncation import cut_off
 from server.storage.journal.runs import decode_runs
-from server.storage.journal.sequence_gaps import Missing, decode_note
+from server.storage.journal.sequence_gaps import SequenceGaps, decode_note
 from server.storage.journal.storage import Disk, FileSource
-from server.storage.journal.write.commit_queue import MOST_WAITING, LiveFile, Stream
-from server.storage.journal.write.committer import mark_of
+from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, LiveFile, CommitStream
+from server.storage.journal.write.committer import make_file_watermark
 
 
 @dataclass(slots=True)
-class Found:
+class LogRecoveryResult:
     """The result of recovery.
 
     Attributes:
@@ -80,17 +80,17 @@ class Found:
 
     files: list[JournalFile]
     live: LiveFile | None
-    extent: Extent
+    extent: FileExtent
     blank: list[LiveFile]
     next_number: int
-    sequences: Sequences
-    missing: Missing
+    sequences: PublisherSequences
+    missing: SequenceGaps
     last_txid: int
     clients_stored_to: int
     runs: list[tuple[int, int]]
 
 
-class Recovery:
+class LogRecovery:
     """Recovers the log from the files of an instance.
 
     Args:
@@ -107,19 +107,19 @@ class Recovery:
         directory: Path,
         archive: Path | None,
         disk: Disk,
-        notice: Callable[[Notice], None],
+        notice: Callable[[JournalNotice], None],
     ) -> None:
         self._instance = instance
         self._directory = directory
         self._archive = archive
         self._disk = disk
         self._notice = notice
-        self._sequences: Sequences = {}
-        self._missing = Missing()
+        self._sequences: PublisherSequences = {}
+        self._missing = SequenceGaps()
         self._covered = 0  # the txid up to which the stored table of publishers is valid
         self._runs: list[tuple[int, int]] = []  # as recorded in the last file
 
-    def run(self) -> Found:
+    def run(self) -> LogRecoveryResult:
         """Check all files, cut off an unfinished commit, and rebuild the table of publishers.
 
         Raises:
@@ -132,7 +132,7 @@ class Recovery:
         paths = self._collect()
         used, blank = self._sort(paths)
         files: list[JournalFile] = []
-        live, extent = None, Extent()
+        live, extent = None, FileExtent()
         for index, (header, seal, path) in enumerate(used):
             self._check_chain(files, header, path)
             is_last = index == len(used) - 1
@@ -150,7 +150,7 @@ class Recovery:
         last = self._check_end(files, extent)
         if used and used[-1][1] is not None:
             self._doubt_end(used[-1][2], last)
-        return Found(
+        return LogRecoveryResult(
             files,
             live,
             extent,
@@ -183,9 +183,9 @@ class Recovery:
 
     def _sort(
         self, paths: Mapping[int, Path]
-    ) -> tuple[list[tuple[FileHeader, Seal | None, Path]], list[LiveFile]]:
+    ) -> tuple[list[tuple[JournalFileHeader, FileSeal | None, Path]], list[LiveFile]]:
         """Return the files with entries, and the empty files."""
-        used: list[tuple[FileHeader, Seal | None, Path]] = []
+        used: list[tuple[JournalFileHeader, FileSeal | None, Path]] = []
         blank: list[tuple[int, Path]] = []
         for number, path in paths.items():
             header, seal = self._read_header(number, path)
@@ -200,16 +200,16 @@ class Recovery:
             used.append((header, seal, path))
         return used, self._open_blank_files(blank)
 
-    def _read_header(self, number: int, path: Path) -> tuple[FileHeader | None, Seal | None]:
+    def _read_header(self, number: int, path: Path) -> tuple[JournalFileHeader | None, FileSeal | None]:
         header, seal, problem = None, None, ""
         try:
             header, seal = unpack_page(read_page(path))
-        except FormatError as error:
+        except JournalFormatError as error:
             problem = str(error)
         if header is None:  # blank or damaged; a file with entries has lost its header page
             header = salvage_header(open_source(path), number, self._instance)
             if header is not None and problem:
-                self._notice(Notice(Event.DAMAGED, f"{path}: {problem}", str(path)))
+                self._notice(JournalNotice(JournalEvent.DAMAGED, f"{path}: {problem}", str(path)))
         if header is not None and path.suffix != ".gz" and path.stat().st_size != header.size:
             raise JournalError(
                 f"{path}: has {path.stat().st_size} bytes and should have {header.size}; "
@@ -227,7 +227,7 @@ class Recovery:
             )
         return header, seal
 
-    def _check_chain(self, files: list[JournalFile], header: FileHeader, path: Path) -> None:
+    def _check_chain(self, files: list[JournalFile], header: JournalFileHeader, path: Path) -> None:
         expected = files[-1].end_txid if files else None
         if expected is not None and header.first_txid != expected:
             raise JournalError(
@@ -236,7 +236,7 @@ class Recovery:
                 "original files, or move everything before this one away"
             )
 
-    def _check_end(self, files: list[JournalFile], extent: Extent) -> int:
+    def _check_end(self, files: list[JournalFile], extent: FileExtent) -> int:
         """Return the txid of the last entry ever recorded, which the files must reach."""
         if not files:
             return self._covered
@@ -260,7 +260,7 @@ class Recovery:
             f"{path}: is full, and no entry follows its last one, {last}, though the log was about "
             "to go on in another file; if that had any entries, they are lost"
         )
-        self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+        self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
     def _is_writable(self, path: Path) -> bool:
         return path.parent == self._directory and path.suffix != ".gz"
@@ -269,7 +269,7 @@ class Recovery:
         """Open empty files for later; remove the first one that is too small, and all after it."""
         files: list[LiveFile] = []
         for number, path in blank:
-            if len(files) < number - blank[0][0] or path.stat().st_size < SMALLEST:
+            if len(files) < number - blank[0][0] or path.stat().st_size < MIN_JOURNAL_FILE_SIZE:
                 self._disk.remove(path)
             else:
                 files.append(self._open_blank(number, path))
@@ -279,27 +279,27 @@ class Recovery:
         descriptor = self._disk.open(path, writable=True)
         size = path.stat().st_size
         # A crash may have left part of a first commit, without its header.
-        bottom = max(size - 2 * MOST_IN_COMMIT * RECORD_SIZE, 0)
-        parts = (0, min(MOST_WAITING, bottom)), (bottom, size)
+        bottom = max(size - 2 * MAX_COMMIT_ENTRIES * RECORD_SIZE, 0)
+        parts = (0, min(MAX_UNCOMMITTED_BYTES, bottom)), (bottom, size)
         cut = cut_off(self._disk, path, descriptor, parts)
         if cut is not None:
             text = (
                 f"{path}: a commit that was to be the first of this file had not been finished; "
                 f"what there was of it ({cut.size} bytes) was cut off and {cut.kept}"
             )
-            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         return LiveFile(number, path, descriptor, size)
 
     def _full_file(
-        self, header: FileHeader, seal: Seal | None, path: Path, safe: int
+        self, header: JournalFileHeader, seal: FileSeal | None, path: Path, safe: int
     ) -> JournalFile:
         file = JournalFile(
             header.number, path, header.size, header.first_txid, header.created, seal
         )
         if seal is None:
-            extent = find_extent(open_source(path), header.first_txid, safe)
+            extent = find_file_extent(open_source(path), header.first_txid, safe)
             self._report_damage(path, header, extent)
-            seal = Seal(
+            seal = FileSeal(
                 extent.count,
                 extent.bodies_end,
                 extent.with_extras,
@@ -313,7 +313,7 @@ class Recovery:
             self._take_sequences(file, seal)
         return file
 
-    def _take_sequences(self, file: JournalFile, seal: Seal) -> None:
+    def _take_sequences(self, file: JournalFile, seal: FileSeal) -> None:
         index = file.read_index()
         if index is not None and not index.notes and not self._missing.missing:
             for client, span in index.clients.items():
@@ -324,16 +324,16 @@ class Recovery:
             stop = min(start + CHUNK, seal.count)
             for row in read_rows(source, file.first_txid, start, stop):
                 if row is not None:
-                    is_note = row[KIND] == Kind.MISSING
+                    is_note = row[KIND] == JournalEntryKind.MISSING
                     self._take_row(row, read_bodies(source, [row])[0] if is_note else None)
 
-    def _take_row(self, row: Row, data: bytes | None) -> None:
+    def _take_row(self, row: EntryRow, data: bytes | None) -> None:
         """Update the table of publishers with an entry; a damaged note is skipped."""
         if row[KIND] in EVENTS and (row[SEQUENCE] != row[TXID] or row[SOURCE]):
             self._take(row[CLIENT], row[SEQUENCE], row[TIMESTAMP])
             if self._missing.missing:
                 self._missing.came(row[CLIENT], row[SEQUENCE], row[SEQUENCE])
-        if row[KIND] == Kind.MISSING and data is not None:
+        if row[KIND] == JournalEntryKind.MISSING and data is not None:
             with suppress(msgspec.MsgspecError):
                 self._missing.take(row[SOURCE_TXID], decode_note(data), is_own=not row[SOURCE])
 
@@ -342,9 +342,9 @@ class Recovery:
     ) -> None:
         """Update the table of publishers with consecutive entries."""
         kinds = records["kind"]
-        if self._missing.missing or (kinds == Kind.MISSING).any():
+        if self._missing.missing or (kinds == JournalEntryKind.MISSING).any():
             for place, row in enumerate(records.tolist()):
-                self._take_row(row, data(place) if row[KIND] == Kind.MISSING else None)
+                self._take_row(row, data(place) if row[KIND] == JournalEntryKind.MISSING else None)
             return
         for one in numbered(records):
             self._take(one.client, one.last, one.time)
@@ -357,37 +357,37 @@ class Recovery:
         known = self._sequences.get(client, (0, 0))
         self._sequences[client] = (max(known[0], sequence), max(known[1], time))
 
-    def _recover_live(self, header: FileHeader, path: Path) -> tuple[LiveFile, Extent]:
+    def _recover_live(self, header: JournalFileHeader, path: Path) -> tuple[LiveFile, FileExtent]:
         source = FileSource(path)
-        names: Names = no_names()
+        names: FileDefinitions = make_file_definitions()
 
-        visitor = _Learning(names, self._take_row, self._take_rows, self._take_runs)
-        extent = find_extent(source, header.first_txid, self._covered, visitor)
+        visitor = _LiveFileVisitor(names, self._take_row, self._take_rows, self._take_runs)
+        extent = find_file_extent(source, header.first_txid, self._covered, visitor)
         self._report_damage(path, header, extent)
         if header.number and not extent.count:
             text = (
                 f"{path}: was taken into use behind entry {header.first_txid - 1}, and has no "
                 "entry; if it had any, they are lost"
             )
-            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
         descriptor = self._disk.open(path, writable=True)
         live = LiveFile(header.number, path, descriptor, source.size, names)
         self._cut(live, header, extent)
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
-        place, mark = mark_of(Stream(live, next_txid, extent.count, extent.bodies_end))
+        place, mark = make_file_watermark(CommitStream(live, next_txid, extent.count, extent.bodies_end))
         self._disk.write(descriptor, mark, place)
         return live, extent
 
-    def _cut(self, live: LiveFile, header: FileHeader, extent: Extent) -> None:
+    def _cut(self, live: LiveFile, header: JournalFileHeader, extent: FileExtent) -> None:
         """Cut off everything after the end, so that it is never taken for entries."""
         path, descriptor = live.path, live.descriptor
         top = live.size - RECORD_SIZE * extent.count
         if extent.is_marked:
             self._disk.write(descriptor, bytes(MARK_SIZE), top - RECORD_SIZE)
-        bottom = max(extent.bodies_end, top - 2 * MOST_IN_COMMIT * RECORD_SIZE)
-        end = min(extent.bodies_end + MOST_WAITING, bottom)
+        bottom = max(extent.bodies_end, top - 2 * MAX_COMMIT_ENTRIES * RECORD_SIZE)
+        end = min(extent.bodies_end + MAX_UNCOMMITTED_BYTES, bottom)
         cut = cut_off(self._disk, path, descriptor, ((extent.bodies_end, end), (bottom, top)))
         if cut is not None:
             text = (
@@ -395,14 +395,14 @@ class Recovery:
                 f"({extent.torn} entries, {cut.size} bytes) and {cut.kept}; nothing proves that it "
                 "had been safe, so it may never have been acknowledged"
             )
-            self._notice(Notice(Event.TORN_TAIL, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.TORN_TAIL, text, str(path)))
 
-    def _report_damage(self, path: Path, header: FileHeader, extent: Extent) -> None:
+    def _report_damage(self, path: Path, header: JournalFileHeader, extent: FileExtent) -> None:
         if extent.damaged:
             txid, count = header.first_txid + extent.damaged[0], len(extent.damaged)
             what = f"entry {txid} is" if count == 1 else f"{count} entries, from {txid} on, are"
             text = f"{path}: {what} damaged, though known to have been safe; the others are kept"
-            self._notice(Notice(Event.DAMAGED, text, str(path), txid))
+            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path), txid))
 
     def _read_clients(self) -> None:
         path = self._directory / clients_name(self._instance)
@@ -410,20 +410,20 @@ class Recovery:
             cache = unpack_clients(path.read_bytes())
         except FileNotFoundError:
             return
-        except (OSError, FormatError) as problem:
+        except (OSError, JournalFormatError) as problem:
             why = reason(problem) if isinstance(problem, OSError) else str(problem)
             text = f"{path}: {why}; it is rebuilt from the journals"
-            self._notice(Notice(Event.DAMAGED, text, str(path)))
+            self._notice(JournalNotice(JournalEvent.DAMAGED, text, str(path)))
             return
         self._use(cache)
 
-    def _use(self, cache: ClientsCache) -> None:
+    def _use(self, cache: PublisherTable) -> None:
         self._covered = cache.txid
         self._sequences = dict(cache.sequences)
-        self._missing = Missing(cache.missing)
+        self._missing = SequenceGaps(cache.missing)
 
 
-class _Learning:
+class _LiveFileVisitor:
     """Takes the entries of the live file.
 
     Args:
@@ -435,8 +435,8 @@ class _Learning:
 
     def __init__(
         self,
-        names: Names,
-        take: Callable[[Row, bytes], None],
+        names: FileDefinitions,
+        take: Callable[[EntryRow, bytes], None],
         take_all: Callable[[npt.NDArray[np.void], Callable[[int], bytes]], None],
         take_runs: Callable[[bytes], None],
     ) -> None:
@@ -445,20 +445,20 @@ class _Learning:
         self._take_all = take_all
         self._take_runs = take_runs
 
-    def take(self, row: Row, data: bytes) -> None:
+    def take(self, row: EntryRow, data: bytes) -> None:
         """See `Visitor.take`."""
         self._learn(row, data)
         self._take(row, data)
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
         """See `Visitor.take_all`."""
-        for place in np.flatnonzero(records["kind"] >= Kind.DEFINE_TOPIC).tolist():
+        for place in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
             self._learn(records[place].item(), data(place))
         self._take_all(records, data)
 
-    def _learn(self, row: Row, data: bytes) -> None:
+    def _learn(self, row: EntryRow, data: bytes) -> None:
         self._names.learn(row[KIND], row[TOPIC], row[ORIGIN], data)
-        if row[KIND] == Kind.RUNS:
+        if row[KIND] == JournalEntryKind.RUNS:
             self._take_runs(data)
 
 
@@ -469,7 +469,7 @@ def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
             continue
         source = open_source(file.path)
         for start, records in scan_columns(source, file.seal.count):
-            for place in reversed(np.flatnonzero(records["kind"] == Kind.RUNS).tolist()):
+            for place in reversed(np.flatnonzero(records["kind"] == JournalEntryKind.RUNS).tolist()):
                 number = start + place
                 rows = read_rows(source, file.first_txid, number, number + 1)
                 data = None if rows[0] is None else read_body(source, rows[0])
@@ -479,7 +479,7 @@ def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
     return []
 
 
-def _with_names(file: JournalFile, names: Names) -> JournalFile:
+def _with_names(file: JournalFile, names: FileDefinitions) -> JournalFile:
     return JournalFile(
         file.number, file.path, file.size, file.first_txid, file.created, file.seal, names
     )

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from server.storage.journal.errors import reason
-from server.storage.journal.format.file_names import CUT
+from server.storage.journal.format.file_names import TRUNCATED_SUFFIX
 from server.storage.journal.storage import Disk, FileSource
 
 _PIECE: Final = 1 << 20
 _ZEROS: Final = bytes(_PIECE)
 
-Part = tuple[int, int]
+ByteRange = tuple[int, int]
 """Start and end, as offsets in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncation:
     """The bytes that have been cut off.
 
     Attributes:
@@ -36,7 +36,7 @@ class Cut:
     kept: str
 
 
-def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> Cut | None:
+def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[ByteRange]) -> Truncation | None:
     """Overwrite parts of a file with zeros, and keep their bytes in another file.
 
     Args:
@@ -64,20 +64,20 @@ def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[Part]) -> C
         size += length - source.read(offset, length).count(0)
         disk.write(descriptor, _ZEROS[:length], offset)
     disk.sync(descriptor)
-    return Cut(size, kept)
+    return Truncation(size, kept)
 
 
-def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
+def _pieces(parts: Sequence[ByteRange]) -> Iterator[ByteRange]:
     """Split parts into pieces, as offsets and lengths."""
     for start, end in parts:
         for offset in range(start, end, _PIECE):
             yield offset, min(_PIECE, end - offset)
 
 
-def _keep(disk: Disk, path: Path, source: FileSource, pieces: Sequence[Part]) -> Path:
+def _keep(disk: Disk, path: Path, source: FileSource, pieces: Sequence[ByteRange]) -> Path:
     """Copy pieces of a file to the same offsets of a new file, and return its path."""
     number = 1
-    while (aside := path.with_name(f"{path.name}{CUT}{number}")).exists():
+    while (aside := path.with_name(f"{path.name}{TRUNCATED_SUFFIX}{number}")).exists():
         number += 1
     descriptor = disk.create(aside)
     try:

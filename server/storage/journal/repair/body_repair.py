@@ -25,11 +25,11 @@ from server.storage.journal.format.records import CHUNK, read_bodies, read_body,
 
 if TYPE_CHECKING:
     from server.storage.journal.files import FileTable, SourceCache
-    from server.storage.journal.format.layout import Row
+    from server.storage.journal.format.layout import EntryRow
     from server.storage.journal.storage import Disk
 
 
-class Damaged(NamedTuple):
+class DamagedBody(NamedTuple):
     """An entry with a damaged body.
 
     Attributes:
@@ -51,7 +51,7 @@ class Damaged(NamedTuple):
         return len(data) == self.length and crc32c(data) == self.checksum
 
 
-class Mending:
+class JournalBodyRepair:
     """Finds and replaces damaged bodies of a log.
 
     Args:
@@ -65,7 +65,7 @@ class Mending:
         self._cache: Final = cache
         self._disk: Final = disk
 
-    def damaged(self, txid: int) -> list[Damaged]:
+    def damaged(self, txid: int) -> list[DamagedBody]:
         """Find the entries with damaged bodies among some thousand from one on in the same file.
 
         Those of compressed files are left out, for they cannot be replaced.
@@ -89,7 +89,7 @@ class Mending:
         file = self._table.covering(txid)
         return file is not None and file.is_compressed
 
-    def mend(self, damaged: Damaged, data: bytes) -> bool:
+    def mend(self, damaged: DamagedBody, data: bytes) -> bool:
         """Write a body to its place, on stable storage.
 
         Returns:
@@ -110,6 +110,6 @@ class Mending:
         return read_body(source, row) == data
 
 
-def _damaged(row: Row) -> Damaged:
+def _damaged(row: EntryRow) -> DamagedBody:
     length = row[BODY_LENGTH] + row[EXTRAS_LENGTH]
-    return Damaged(row[TXID], row[CLIENT], row[SEQUENCE], length, row[BODY_CRC])
+    return DamagedBody(row[TXID], row[CLIENT], row[SEQUENCE], length, row[BODY_CRC])

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.storage.journal.read.lookup import Lookup
-    from server.storage.journal.write.file_preparation import Upkeep
+    from server.storage.journal.read.lookup import EntryLookup
+    from server.storage.journal.write.file_preparation import JournalFileMaintenance
 
 
-class Reindexing:
+class IndexRebuild:
     """Removes indexes, and queues their rebuild.
 
     Args:
@@ -23,7 +23,7 @@ class Reindexing:
         lookup: caches their contents.
     """
 
-    def __init__(self, upkeep: Upkeep, lookup: Lookup) -> None:
+    def __init__(self, upkeep: JournalFileMaintenance, lookup: EntryLookup) -> None:
         self._upkeep: Final = upkeep
         self._lookup: Final = lookup
         self._waiting: set[int] = set()  # numbers of files with a queued rebuild

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.storage.journal.format.entry import EVENTS, Origin, Topic
+from server.storage.journal.format.entry import EVENTS, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
     BODY_LENGTH,
     BODY_START,
@@ -27,7 +27,7 @@ from server.storage.journal.format.layout import (
     HEAD,
     KIND,
     LAG_UNKNOWN,
-    LATE,
+    LATE_ENTRY_FLAG,
     PAGE,
     RECORD_SIZE,
     SEQUENCE,
@@ -39,18 +39,18 @@ from server.storage.journal.format.records import CHUNK, read_rows
 
 if TYPE_CHECKING:
     from server.storage.journal.files import FileTable, JournalFile, SourceCache
-    from server.storage.journal.format.layout import Row
-    from server.storage.journal.format.records import Names
-    from server.storage.journal.repair.index_rebuild import Reindexing
-    from server.storage.journal.storage import Disk, Source
+    from server.storage.journal.format.layout import EntryRow
+    from server.storage.journal.format.records import FileDefinitions
+    from server.storage.journal.repair.index_rebuild import IndexRebuild
+    from server.storage.journal.storage import Disk, ByteSource
 
-MOST_TOGETHER: Final = 256
+MAX_RECORDS_PER_REPAIR: Final = 256
 """Limit of consecutive damaged records that are repaired together."""
 
 _NEIGHBOURS: Final = 8  # entries on each side, by which other instances can find the place
 
 
-class Gap(NamedTuple):
+class RecordGap(NamedTuple):
     """Consecutive entries with damaged records.
 
     Attributes:
@@ -66,7 +66,7 @@ class Gap(NamedTuple):
     behind: tuple[tuple[int, int], ...]
 
 
-class Account(NamedTuple):
+class ReplacementEntry(NamedTuple):
     """The fields of an entry from another instance, translated into those of this log.
 
     Attributes:
@@ -96,8 +96,8 @@ class Account(NamedTuple):
     body_length: int
     extras_length: int
     checksum: int
-    topic: Topic
-    origins: Callable[[Iterable[Origin]], Origin | None]
+    topic: JournalTopic
+    origins: Callable[[Iterable[JournalOrigin]], JournalOrigin | None]
 
     @property
     def length(self) -> int:
@@ -105,7 +105,7 @@ class Account(NamedTuple):
         return self.body_length + self.extras_length
 
 
-class _Place(NamedTuple):
+class _BodyRange(NamedTuple):
     """The range of the bodies of damaged records, and the time of their entries."""
 
     start: int
@@ -113,7 +113,7 @@ class _Place(NamedTuple):
     timestamp: int
 
 
-class Restoring:
+class JournalRecordRepair:
     """Finds and repairs damaged records of a log.
 
     Args:
@@ -130,7 +130,7 @@ class Restoring:
         cache: SourceCache,
         disk: Disk,
         durable: Callable[[], int],
-        reindexing: Reindexing,
+        reindexing: IndexRebuild,
     ) -> None:
         self._table: Final = table
         self._cache: Final = cache
@@ -138,7 +138,7 @@ class Restoring:
         self._durable: Final = durable
         self._reindexing: Final = reindexing
 
-    def gaps(self, txid: int) -> list[Gap]:
+    def gaps(self, txid: int) -> list[RecordGap]:
         """Find the damaged records among some thousand from an entry on in the same file.
 
         Those of compressed files are left out, for they cannot be replaced.
@@ -149,21 +149,21 @@ class Restoring:
         file = self._table.mendable(txid)
         if file is None:
             return []
-        rows = _Rows(self._cache.open(file.path), file, self._durable())
+        rows = _RecordReader(self._cache.open(file.path), file, self._durable())
         start = txid - file.first_txid
-        found: list[Gap] = []
+        found: list[RecordGap] = []
         for number in range(start, min(start + CHUNK, rows.count)):
             if rows[number] is not None:
                 continue
             damaged = file.first_txid + number
-            if found and found[-1].last == damaged - 1 < found[-1].first + MOST_TOGETHER - 1:
+            if found and found[-1].last == damaged - 1 < found[-1].first + MAX_RECORDS_PER_REPAIR - 1:
                 found[-1] = found[-1]._replace(last=damaged)
             else:
-                found.append(Gap(damaged, damaged, (), ()))
+                found.append(RecordGap(damaged, damaged, (), ()))
         return [self._with_neighbours(gap, file, rows) for gap in found]
 
     @staticmethod
-    def _with_neighbours(gap: Gap, file: JournalFile, rows: _Rows) -> Gap:
+    def _with_neighbours(gap: RecordGap, file: JournalFile, rows: _RecordReader) -> RecordGap:
         def names(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
             near = (rows[number] for number in numbers if 0 <= number < rows.count)
             events = [row for row in near if row is not None and row[KIND] in EVENTS]
@@ -174,8 +174,8 @@ class Restoring:
         return gap._replace(before=before, behind=names(range(last + 1, last + 4 * _NEIGHBOURS)))
 
     def restore(
-        self, gap: Gap, accounts: Sequence[Account], is_elsewhere: Callable[[Account], bool]
-    ) -> dict[int, Account]:
+        self, gap: RecordGap, accounts: Sequence[ReplacementEntry], is_elsewhere: Callable[[ReplacementEntry], bool]
+    ) -> dict[int, ReplacementEntry]:
         """Rebuild records from accounts that pass the checks, on stable storage.
 
         Args:
@@ -194,7 +194,7 @@ class Restoring:
         if file is None:
             return {}
         source = self._cache.open(file.path)
-        rows = _Rows(source, file, self._durable())
+        rows = _RecordReader(source, file, self._durable())
         first, last = gap.first - file.first_txid, gap.last - file.first_txid
         if any(rows[number] is not None for number in range(first, last + 1)):
             return {}  # the gap has changed since `gaps`
@@ -218,17 +218,17 @@ class Restoring:
         return {txid: account for txid, _, account in placed}
 
 
-class _Rows:
+class _RecordReader:
     """The records of a file, by number, read some thousand at a time."""
 
-    def __init__(self, source: Source, file: JournalFile, durable: int) -> None:
+    def __init__(self, source: ByteSource, file: JournalFile, durable: int) -> None:
         end = durable + 1 if file.end_txid is None else file.end_txid
         self.count = end - file.first_txid
         self._source = source
         self._first_txid = file.first_txid
-        self._chunks: dict[int, Sequence[Row | None]] = {}
+        self._chunks: dict[int, Sequence[EntryRow | None]] = {}
 
-    def __getitem__(self, number: int) -> Row | None:
+    def __getitem__(self, number: int) -> EntryRow | None:
         chunk, place = divmod(number, CHUNK)
         rows = self._chunks.get(chunk)
         if rows is None:
@@ -238,7 +238,7 @@ class _Rows:
         return rows[place] if place < len(rows) else None
 
 
-def _place_of(rows: _Rows, file: JournalFile, first: int, last: int) -> _Place:
+def _place_of(rows: _RecordReader, file: JournalFile, first: int, last: int) -> _BodyRange:
     """Return the range of the bodies of some entries; an unknown bound is 0."""
     before = rows[first - 1] if first else None
     behind = rows[last + 1] if last + 1 < rows.count else None
@@ -251,30 +251,30 @@ def _place_of(rows: _Rows, file: JournalFile, first: int, last: int) -> _Place:
     elif last + 1 == rows.count and file.seal is not None:
         end = file.seal.bodies_end
     known = [row[TIMESTAMP] for row in (before, behind) if row is not None]
-    return _Place(start, end, known[0] if known else file.created)
+    return _BodyRange(start, end, known[0] if known else file.created)
 
 
 def _put_in_place(
-    gap: Gap,
-    place: _Place,
-    accounts: Sequence[Account],
-    source: Source,
-    is_elsewhere: Callable[[Account], bool],
-) -> list[tuple[int, int, Account]]:
+    gap: RecordGap,
+    place: _BodyRange,
+    accounts: Sequence[ReplacementEntry],
+    source: ByteSource,
+    is_elsewhere: Callable[[ReplacementEntry], bool],
+) -> list[tuple[int, int, ReplacementEntry]]:
     """Match accounts to the entries of a gap; return txid, offset of the body, and account."""
     left = list(accounts)
 
-    def fits(account: Account, txid: int, start: int) -> bool:
+    def fits(account: ReplacementEntry, txid: int, start: int) -> bool:
         if account.txid not in (0, txid) or start < PAGE or not (account.length or account.txid):
             return False
         is_there = crc32c(source.read(start, account.length)) == account.checksum
         return is_there and not is_elsewhere(account)
 
-    def best(accounts: Iterable[Account]) -> Account | None:
+    def best(accounts: Iterable[ReplacementEntry]) -> ReplacementEntry | None:
         # A short body may be the beginning, or the end, of a longer one.
         return max(accounts, key=lambda one: (one.txid, one.length), default=None)
 
-    placed: list[tuple[int, int, Account]] = []
+    placed: list[tuple[int, int, ReplacementEntry]] = []
     first, last, start, end = gap.first, gap.last, place.start, place.end
     while start and first <= last:
         found = best(one for one in left if fits(one, first, start))
@@ -300,7 +300,7 @@ def _put_in_place(
     return placed
 
 
-def _origin(account: Account, names: Names) -> int | None:
+def _origin(account: ReplacementEntry, names: FileDefinitions) -> int | None:
     origin = account.origins(names.origins.values())
     return next((number for number, one in names.origins.items() if one == origin), None)
 
@@ -309,9 +309,9 @@ def _record(
     txid: int,
     start: int,
     timestamp: int,
-    account: Account,
-    topics: dict[Topic, int],
-    names: Names,
+    account: ReplacementEntry,
+    topics: dict[JournalTopic, int],
+    names: FileDefinitions,
 ) -> bytes:
     return with_checksum(
         HEAD.pack(
@@ -330,7 +330,7 @@ def _record(
             account.expiration,
             account.checksum,
             account.kind,
-            LATE if account.source else 0,
+            LATE_ENTRY_FLAG if account.source else 0,
             LAG_UNKNOWN,
         )
     )

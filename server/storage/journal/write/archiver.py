@@ -25,7 +25,7 @@ from server.storage.journal.format.file_names import (
     COMPRESSED,
     INDEXES,
     JOURNAL,
-    UNFINISHED,
+    TEMPORARY_SUFFIX,
     journal_name,
     sibling,
 )
@@ -37,7 +37,7 @@ _SYNC_EVERY: Final = 16 << 20
 """Bytes after which a copy is synced: a commit of the log must not wait for all of it."""
 
 
-class Filing:
+class Archiver:
     """Moves, compresses and removes the files of a log.
 
     Args:
@@ -185,7 +185,7 @@ class Filing:
 
     def _make(self, path: Path, target: Path, fill: Callable[[IO[bytes], IO[bytes]], None]) -> None:
         """Make a file from another one, with its times, durably and atomically."""
-        temporary = target.with_name(target.name + UNFINISHED)
+        temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         try:
             with path.open("rb") as original, temporary.open("wb") as raw:
                 fill(original, raw)

@@ -12,33 +12,33 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
-from server.storage.journal.errors import JournalUnavailable
+from server.storage.journal.errors import JournalUnavailableError
 
-Field: TypeAlias = int | Sequence[int]
+FieldColumn: TypeAlias = int | Sequence[int]
 """The values of entries in one field: one for all, or one for each."""
 
 
-def each(field: Field, count: int) -> Iterable[int]:
+def each(field: FieldColumn, count: int) -> Iterable[int]:
     """Return the value of a field for each of `count` entries."""
     return repeat(field, count) if isinstance(field, int) else field
 
 
-def of_one(field: Field, place: int) -> int:
+def of_one(field: FieldColumn, place: int) -> int:
     """Return the value of a field for the entry with a place."""
     return field if isinstance(field, int) else field[place]
 
 
-def part_of(field: Field, start: int, stop: int) -> Field:
+def part_of(field: FieldColumn, start: int, stop: int) -> FieldColumn:
     """Return the field of consecutive entries, `start` to before `stop`."""
     return field if isinstance(field, int) else field[start:stop]
 
 
-def made_of(field: Field, make: Callable[[int], int]) -> Field:
+def map_column(field: FieldColumn, make: Callable[[int], int]) -> FieldColumn:
     """Compute another field from the values of this one."""
     return make(field) if isinstance(field, int) else [make(one) for one in field]
 
 
-class Content(NamedTuple):
+class EntryColumns(NamedTuple):
     """The contents of entries. See `Entry` for the fields.
 
     Attributes:
@@ -55,23 +55,23 @@ class Content(NamedTuple):
         data: the bodies with extras.
     """
 
-    names: Field
-    clients: Field
-    sequences: Field
-    source_txids: Field
+    names: FieldColumn
+    clients: FieldColumn
+    sequences: FieldColumn
+    source_txids: FieldColumn
     source: int
-    kinds: Field
-    sow_keys: Field
-    expirations: Field
-    extras_length: Field
+    kinds: FieldColumn
+    sow_keys: FieldColumn
+    expirations: FieldColumn
+    extras_length: FieldColumn
     checksums: Sequence[int]
     data: Sequence[bytes]
 
-    def part(self, start: int, stop: int) -> Content:
+    def part(self, start: int, stop: int) -> EntryColumns:
         """Return consecutive entries, `start` to before `stop`."""
         if not start and stop == len(self.data):
             return self
-        return Content(
+        return EntryColumns(
             part_of(self.names, start, stop),
             part_of(self.clients, start, stop),
             part_of(self.sequences, start, stop),
@@ -87,7 +87,7 @@ class Content(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AppendPosition:
     """The place of entries that are appended together.
 
     Attributes:
@@ -102,12 +102,12 @@ class Place:
     first_txid: int
     timestamp: int
     bodies_end: int
-    topics: Field
-    origins: Field
+    topics: FieldColumn
+    origins: FieldColumn
     durable: int
 
 
-class AppendedRun(NamedTuple):
+class AppendResult(NamedTuple):
     """The part of a run that one call has appended, with one timestamp.
 
     Attributes:
@@ -122,6 +122,6 @@ class AppendedRun(NamedTuple):
     end: int
     txids: Sequence[int]
     timestamp: int
-    problem: JournalUnavailable | None
-    flags: Field = 0
+    problem: JournalUnavailableError | None
+    flags: FieldColumn = 0
     checksums: Sequence[int] = ()

@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from server.storage.journal.format.layout import RECORD_SIZE, with_lag
-from server.storage.journal.format.records import Names, no_names
-from server.storage.journal.log_end import MOST_IN_COMMIT
-from server.storage.journal.publisher_table import Sequences
+from server.storage.journal.format.records import FileDefinitions, make_file_definitions
+from server.storage.journal.log_end import MAX_COMMIT_ENTRIES
+from server.storage.journal.publisher_table import PublisherSequences
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
 
-MOST_WAITING: Final = 64 << 20
+MAX_UNCOMMITTED_BYTES: Final = 64 << 20
 """Limit of bytes of bodies and records that wait for a commit; beyond it the engine blocks."""
 
 _PIECE: Final = 128 * 1024
 """Bytes that are joined for one write: some dozen microseconds of copying."""
 
-Block: TypeAlias = tuple[int, bytes, bytes]
+EntryBlock: TypeAlias = tuple[int, bytes, bytes]
 """Entries that were appended together: their number, their bodies, and their records in the order
 of the file, the last one first."""
 
@@ -53,12 +53,12 @@ class LiveFile:
     path: Path
     descriptor: int
     size: int
-    names: Names = field(default_factory=no_names)
+    names: FileDefinitions = field(default_factory=make_file_definitions)
     handles: list[TopicHandle | OriginHandle] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class CommitStream:
     """The entries for one file. The committer owns `next_txid`, `taken` and `bodies_end`.
 
     Attributes:
@@ -70,7 +70,7 @@ class Stream:
         blocks: the entries not taken yet.
         full: nothing more will be appended; set by the engine.
         sequences: a snapshot of the table of publishers, taken when the file became full.
-        missing: a snapshot of their missing numbers, likewise; see `ClientsCache`.
+        missing: a snapshot of their missing numbers, likewise; see `PublisherTable`.
     """
 
     file: LiveFile
@@ -78,14 +78,14 @@ class Stream:
     taken: int
     bodies_end: int
     header: bytes = b""
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[EntryBlock] = field(default_factory=list)
     full: bool = False
-    sequences: Sequences = field(default_factory=dict)
+    sequences: PublisherSequences = field(default_factory=dict)
     missing: Sequence[tuple[int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Commit:
+class CommitGroup:
     """A group of entries that is written and synced together.
 
     Attributes:
@@ -100,7 +100,7 @@ class Commit:
         finishes: the file is full after this commit.
     """
 
-    stream: Stream
+    stream: CommitStream
     first_txid: int
     last_txid: int
     header: bytes
@@ -138,7 +138,7 @@ def _pieces(parts: Iterable[bytes], offset: int) -> Iterator[tuple[int, bytes]]:
         yield offset, b"".join(joined)
 
 
-class Pipe:
+class CommitQueue:
     """Passes entries from the engine's thread to the committer's.
 
     Args:
@@ -150,7 +150,7 @@ class Pipe:
         taken: bytes of bodies and records taken by the committer, in total.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: CommitStream) -> None:
         self.stream = stream
         self.asleep = False
         self.taken = 0
@@ -158,7 +158,7 @@ class Pipe:
         self._something = threading.Event()
         self._room = threading.Event()
 
-    def switch(self, stream: Stream) -> None:
+    def switch(self, stream: CommitStream) -> None:
         """Begin a new file; earlier entries go to the old one. Called by the engine."""
         self.stream.full = True
         self._streams.append(stream)
@@ -169,13 +169,13 @@ class Pipe:
         """True if nothing waits for a commit."""
         return not self._streams[0].full and not self._streams[0].blocks
 
-    def take(self) -> Commit | None:
+    def take(self) -> CommitGroup | None:
         """Take the next commit and return it; None if nothing waits. Called by the committer."""
         stream = self._streams[0]
         full = stream.full  # before copying: nothing is appended after it is set
         blocks = stream.blocks[:]
         count = end = 0
-        while end < len(blocks) and count + blocks[end][0] <= MOST_IN_COMMIT:
+        while end < len(blocks) and count + blocks[end][0] <= MAX_COMMIT_ENTRIES:
             count += blocks[end][0]
             end += 1
         finishes = full and end == len(blocks)
@@ -191,7 +191,7 @@ class Pipe:
             records[0] = _with_first_lag(records[0], count)
         size = sum(map(len, bodies))
         first = stream.next_txid
-        commit = Commit(
+        commit = CommitGroup(
             stream,
             first,
             first + count - 1,

@@ -22,14 +22,14 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
-from server.storage.journal.errors import Event, Notice, reason
-from server.storage.journal.format.layout import RECORD_SIZE, Mark, pack_mark
-from server.storage.journal.storage import Disk, Piece
-from server.storage.journal.write.commit_queue import Commit, Stream
-from server.storage.journal.write.writer import Writer
+from server.storage.journal.errors import JournalEvent, JournalNotice, reason
+from server.storage.journal.format.layout import RECORD_SIZE, FileWatermark, pack_mark
+from server.storage.journal.storage import Disk, WriteChunk
+from server.storage.journal.write.commit_queue import CommitGroup, CommitStream
+from server.storage.journal.write.writer import JournalWriter
 from server.util.histogram import Histogram
 
-PACE: Final = 0.002  # seconds
+MIN_COMMIT_INTERVAL_S: Final = 0.002  # seconds
 _MICROSECONDS: Final = 1e6
 _RETRY: Final = 0.25  # seconds between attempts while writes fail
 
@@ -52,22 +52,22 @@ class Committer:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: JournalWriter,
         disk: Disk,
         flush_interval: float,
         on_durable: Callable[[int], None],
-        on_full: Callable[[Commit], None],
-        notice: Callable[[Notice], None],
+        on_full: Callable[[CommitGroup], None],
+        notice: Callable[[JournalNotice], None],
     ) -> None:
         self.latency: Final = Histogram()
         self.sizes: Final = Histogram()
         self._writer = writer
         self._disk = disk
-        self._pace = min(PACE, flush_interval)
+        self._pace = min(MIN_COMMIT_INTERVAL_S, flush_interval)
         self._on_durable = on_durable
         self._on_full = on_full
         self._notice = notice
-        self._unwritten: Commit | None = None
+        self._unwritten: CommitGroup | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -109,15 +109,15 @@ class Committer:
                 self._has_been_written(commit)
             return True
 
-    def _write(self, commit: Commit) -> None:
+    def _write(self, commit: CommitGroup) -> None:
         file = commit.stream.file
-        mark = mark_of(commit.stream)
+        mark = make_file_watermark(commit.stream)
         begun = monotonic()
         self._disk.commit(file.descriptor, commit.pieces(), file.path, file.size, mark)
         self.latency.add(int((monotonic() - begun) * _MICROSECONDS))
         self.sizes.add(commit.size)
 
-    def _has_been_written(self, commit: Commit) -> None:
+    def _has_been_written(self, commit: CommitGroup) -> None:
         writer = self._writer
         if commit.last_txid > writer.durable:
             writer.durable = commit.last_txid
@@ -127,14 +127,14 @@ class Committer:
         if writer.refusal is not None:
             writer.refusal = None
             text = "the transaction log can be written again"
-            self._notice(Notice(Event.WRITE_RESUMED, text, str(commit.stream.file.path)))
+            self._notice(JournalNotice(JournalEvent.WRITE_RESUMED, text, str(commit.stream.file.path)))
 
-    def _refuse(self, why: str, commit: Commit) -> None:
+    def _refuse(self, why: str, commit: CommitGroup) -> None:
         if self._writer.refusal is None:
             self._writer.refusal = f"the transaction log cannot be written: {why}"
             path = str(commit.stream.file.path)
             text = f"{path}: cannot be written: {why}; publishes are refused until it can"
-            self._notice(Notice(Event.WRITE_FAILED, text, path, commit.first_txid))
+            self._notice(JournalNotice(JournalEvent.WRITE_FAILED, text, path, commit.first_txid))
 
     def _run(self) -> None:
         begun = 0.0
@@ -148,7 +148,7 @@ class Committer:
             self.commit()
 
 
-def mark_of(stream: Stream) -> Piece:
+def make_file_watermark(stream: CommitStream) -> WriteChunk:
     """Return the mark that all entries of a file taken so far are on stable storage.
 
     It is in the place of the next record, which overwrites it; empty if the file has no space left.
@@ -156,4 +156,4 @@ def mark_of(stream: Stream) -> Piece:
     place = stream.file.size - RECORD_SIZE * (stream.taken + 1)
     if place < stream.bodies_end:
         return place, b""
-    return place, pack_mark(Mark(stream.next_txid, stream.bodies_end))
+    return place, pack_mark(FileWatermark(stream.next_txid, stream.bodies_end))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from server.storage.journal.write.blocks import Content, Field, Place
+from server.storage.journal.write.blocks import EntryColumns, FieldColumn, AppendPosition
 
 def how_many_fit(data: Sequence[bytes], room: int) -> int:
     """Return how many entries fit.
@@ -13,7 +13,7 @@ def how_many_fit(data: Sequence[bytes], room: int) -> int:
     """
 
 def make_block(
-    place: Place, content: Content, flags: Field = 0
+    place: AppendPosition, content: EntryColumns, flags: FieldColumn = 0
 ) -> tuple[bytes, bytes, int, Sequence[int]]:
     """Encode the bodies and records of a run.
 

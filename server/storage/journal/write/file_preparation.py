@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from server.storage.journal.errors import Event, JournalUnavailable, Notice, reason
+from server.storage.journal.errors import JournalEvent, JournalUnavailableError, JournalNotice, reason
 from server.storage.journal.files import FileTable, JournalFile, open_source
 from server.storage.journal.format.file_names import (
     INDEX,
@@ -21,26 +21,26 @@ from server.storage.journal.format.file_names import (
     TOPIC_INDEX,
     clients_name,
     journal_name,
-    preparing_name,
+    temporary_journal_name,
     sibling,
 )
-from server.storage.journal.format.layout import Seal, pack_seal
+from server.storage.journal.format.layout import FileSeal, pack_seal
 from server.storage.journal.index import (
     build_index,
     build_topic_index,
     pack_index,
     pack_topic_index,
 )
-from server.storage.journal.publisher_table import ClientsCache, pack_clients
+from server.storage.journal.publisher_table import PublisherTable, pack_clients
 from server.storage.journal.storage import Disk
-from server.storage.journal.write.archiver import Filing
+from server.storage.journal.write.archiver import Archiver
 from server.storage.journal.write.commit_queue import LiveFile
 
-Task = Callable[[], None]
+MaintenanceTask = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalLocation:
     """The location and the form of an instance's files.
 
     Attributes:
@@ -58,7 +58,7 @@ class Place:
     with_topic_index: bool
 
 
-class Upkeep:
+class JournalFileMaintenance:
     """Maintains the files.
 
     Args:
@@ -79,13 +79,13 @@ class Upkeep:
 
     def __init__(
         self,
-        place: Place,
+        place: JournalLocation,
         table: FileTable,
         ready: list[LiveFile],
         next_number: int,
         disk: Disk,
         clock: Callable[[], int],
-        notice: Callable[[Notice], None],
+        notice: Callable[[JournalNotice], None],
         stored_to: int,
         take_note: Callable[[JournalFile], None],
     ) -> None:
@@ -97,11 +97,11 @@ class Upkeep:
         self._clock = clock
         self._notice = notice
         self._lock = threading.Lock()
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._tasks: SimpleQueue[MaintenanceTask | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._settled = {file.number for file in table.files if file.seal is not None}
         self.stored_to = stored_to
-        self.filing = Filing(
+        self.filing = Archiver(
             place.instance,
             place.directory,
             place.archive,
@@ -131,7 +131,7 @@ class Upkeep:
         """Return whether a file is full, and nothing more has to be done to it."""
         return number in self._settled
 
-    def later(self, task: Task) -> None:
+    def later(self, task: MaintenanceTask) -> None:
         """Queue a task; an OSError is reported, and ends only that task."""
         if self._thread is None:
             self._attempt(task)
@@ -147,7 +147,7 @@ class Upkeep:
         try:
             file = self.take()
         except OSError as problem:
-            raise JournalUnavailable(
+            raise JournalUnavailableError(
                 f"the transaction log has no space for another file: {reason(problem)}"
             ) from problem
         self.later(self.prepare)
@@ -198,9 +198,9 @@ class Upkeep:
         return LiveFile(number, path, descriptor, self._place.file_size)
 
     def _temporary(self, what: str) -> Path:
-        return self._place.directory / preparing_name(self._place.instance, what)
+        return self._place.directory / temporary_journal_name(self._place.instance, what)
 
-    def seal(self, live: LiveFile, cache: ClientsCache) -> None:
+    def seal(self, live: LiveFile, cache: PublisherTable) -> None:
         """Mark a file as full, make its indexes and store the table of publishers.
 
         Args:
@@ -224,7 +224,7 @@ class Upkeep:
             if file is not None and file.seal is not None:
                 self._complete(file, file.seal)
 
-    def _complete(self, file: JournalFile, seal: Seal) -> None:
+    def _complete(self, file: JournalFile, seal: FileSeal) -> None:
         if file.path.suffix != ".gz":
             descriptor = self._disk.open(file.path, writable=True)
             try:
@@ -249,7 +249,7 @@ class Upkeep:
         kinds = INDEXES if self._place.with_topic_index else (INDEX,)
         return all(sibling(file.path, kind).exists() for kind in kinds)
 
-    def make_indexes(self, file: JournalFile, seal: Seal) -> None:
+    def make_indexes(self, file: JournalFile, seal: FileSeal) -> None:
         """Build and store the indexes of a full file."""
         source = open_source(file.path)
         index = build_index(source, file.number, file.first_txid, seal.count)
@@ -259,7 +259,7 @@ class Upkeep:
             data = pack_topic_index(seal.count, topics)
             self._disk.store(sibling(file.path, TOPIC_INDEX), data)
 
-    def store_clients(self, cache: ClientsCache) -> None:
+    def store_clients(self, cache: PublisherTable) -> None:
         """Store the table of publishers."""
         path = self._place.directory / clients_name(self._place.instance)
         self._disk.store(path, pack_clients(cache, self._clock()))
@@ -269,9 +269,9 @@ class Upkeep:
         while (task := self._tasks.get()) is not None:
             self._attempt(task)
 
-    def _attempt(self, task: Task) -> None:
+    def _attempt(self, task: MaintenanceTask) -> None:
         try:
             task()
         except OSError as problem:
             text = f"upkeep of the transaction log failed: {reason(problem)}"
-            self._notice(Notice(Event.UPKEEP_FAILED, text))
+            self._notice(JournalNotice(JournalEvent.UPKEEP_FAILED, text))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
-from server.storage.journal.errors import EntryTooLarge
-from server.storage.journal.format.entry import Origin, Topic
-from server.storage.journal.format.layout import FormatError, pack_origin, pack_topic
+from server.storage.journal.errors import EntryTooLargeError
+from server.storage.journal.format.entry import JournalOrigin, JournalTopic
+from server.storage.journal.format.layout import JournalFormatError, pack_origin, pack_topic
 
 _T = TypeVar("_T")
 
@@ -21,7 +21,7 @@ class TopicHandle:
 
     __slots__ = ("__weakref__", "definition", "file", "number", "topic")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: JournalTopic) -> None:
         self.topic = topic
         self.definition = _definition(pack_topic, topic)
         self.file = -1
@@ -37,7 +37,7 @@ class OriginHandle:
 
     __slots__ = ("__weakref__", "definition", "file", "number", "origin")
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: JournalOrigin) -> None:
         self.origin = origin
         self.definition = _definition(pack_origin, origin)
         self.file = -1
@@ -51,5 +51,5 @@ Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
 def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:
     try:
         return pack(thing)
-    except FormatError as problem:
-        raise EntryTooLarge(str(problem)) from problem
+    except JournalFormatError as problem:
+        raise EntryTooLargeError(str(problem)) from problem

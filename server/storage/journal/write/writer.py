@@ -14,38 +14,38 @@ from time import monotonic
 from typing import Final
 
 from server.storage.journal.clock_steps import MIN_STEP_US, ClockStep, ClockSteps
-from server.storage.journal.errors import EntryTooLarge, JournalUnavailable
+from server.storage.journal.errors import EntryTooLargeError, JournalUnavailableError
 from server.storage.journal.files import FileTable, JournalFile
-from server.storage.journal.format.entry import NO_TOPIC, Kind
+from server.storage.journal.format.entry import NO_TOPIC, JournalEntryKind
 from server.storage.journal.format.layout import (
     CHECKSUM,
     HEAD,
     LAG_UNKNOWN,
-    LATE,
+    LATE_ENTRY_FLAG,
     PAGE,
     RECORD_SIZE,
-    FileHeader,
-    FormatError,
-    Seal,
+    JournalFileHeader,
+    JournalFormatError,
+    FileSeal,
     capacity,
     crc32c,
-    divided,
+    split_extras,
     pack_extras,
     pack_header,
 )
-from server.storage.journal.publisher_table import Sequences, server_made_identity
-from server.storage.journal.runs import Runs
-from server.storage.journal.sequence_gaps import Missing
+from server.storage.journal.publisher_table import PublisherSequences, server_made_identity
+from server.storage.journal.runs import RunHistory
+from server.storage.journal.sequence_gaps import SequenceGaps
 from server.storage.journal.write.blocks import (
-    AppendedRun,
-    Content,
-    Field,
-    Place,
+    AppendResult,
+    EntryColumns,
+    FieldColumn,
+    AppendPosition,
     each,
     of_one,
     part_of,
 )
-from server.storage.journal.write.commit_queue import MOST_WAITING, LiveFile, Pipe, Stream
+from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, LiveFile, CommitQueue, CommitStream
 from server.storage.journal.write.entry_encoder import how_many_fit, make_block
 from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
 
@@ -57,7 +57,7 @@ _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
 
 @dataclass(slots=True)
-class Position:
+class WritePosition:
     """The position at which the log goes on.
 
     Attributes:
@@ -77,7 +77,7 @@ class Position:
     last_timestamp: int = 0
 
 
-class Writer:
+class JournalWriter:
     """Appends entries.
 
     Args:
@@ -108,14 +108,14 @@ class Writer:
         self,
         instance: str,
         file: LiveFile,
-        position: Position,
-        sequences: Sequences,
-        missing: Missing,
+        position: WritePosition,
+        sequences: PublisherSequences,
+        missing: SequenceGaps,
         table: FileTable,
         next_file: Callable[[], LiveFile],
         clock: Callable[[], int],
         relieve: Callable[[], None],
-        runs: Runs,
+        runs: RunHistory,
         steps: ClockSteps,
         on_step: Callable[[], None],
     ) -> None:
@@ -145,7 +145,7 @@ class Writer:
         self._appended = 0  # bytes, counted as in `pipe.taken`; without those of the current grant
         self._credit = 0  # bytes of the grant that may be appended without further checks
         self._granted = 0
-        self.pipe = Pipe(Stream(file, position.next_txid, position.count, position.bodies_end))
+        self.pipe = CommitQueue(CommitStream(file, position.next_txid, position.count, position.bodies_end))
         self._append_to_stream = self.pipe.stream.blocks.append
 
     @property
@@ -169,7 +169,7 @@ class Writer:
         client: int,
         sequence: int,
         body: bytes,
-        kind: int = Kind.PUBLISH,
+        kind: int = JournalEntryKind.PUBLISH,
         sow_key: int = 0,
         expiration: int = 0,
         origin: OriginHandle | None = None,
@@ -202,7 +202,7 @@ class Writer:
             JournalUnavailable: the entry cannot be recorded; nothing has changed.
         """
         if self.refusal is not None:
-            raise JournalUnavailable(self.refusal)
+            raise JournalUnavailableError(self.refusal)
         length = len(body)
         data, extras_length = body, 0
         if correlation_id or given_key:
@@ -240,8 +240,8 @@ class Writer:
             if not source or sequence > self.sequences.get(client, _NOBODY)[0]:
                 self.sequences[client] = (sequence, now)
             else:
-                flags = LATE
-        elif kind < Kind.NO_OP or kind == Kind.MISSING:
+                flags = LATE_ENTRY_FLAG
+        elif kind < JournalEntryKind.NO_OP or kind == JournalEntryKind.MISSING:
             source_txid = source_txid or client
             client = server_made_identity(client, self._instance, self._run)
             sequence = txid
@@ -287,9 +287,9 @@ class Writer:
         start: int = 0,
         origin: OriginHandle | None = None,
         sow_keys: Sequence[int] = (),
-        expiration: Field = 0,
-        extras_length: Field = 0,
-    ) -> AppendedRun:
+        expiration: FieldColumn = 0,
+        extras_length: FieldColumn = 0,
+    ) -> AppendResult:
         """Append publishes to one topic by one publisher; otherwise see `append`.
 
         One call appends as many as can share one timestamp; the caller repeats it for the others.
@@ -311,13 +311,13 @@ class Writer:
             part = slice(start, start + count)
             txids = range(first, first + count)
             numbers = sequences[part]
-            content = Content(
+            content = EntryColumns(
                 0,
                 client if numbers else server_made_identity(client, self._instance, self._run),
                 numbers or txids,
                 0 if numbers else client,
                 0,
-                Kind.PUBLISH,
+                JournalEntryKind.PUBLISH,
                 sow_keys[part] or 0,
                 part_of(expiration, start, start + count),
                 part_of(extras_length, start, start + count),
@@ -327,8 +327,8 @@ class Writer:
             checksums = self._append_block(handles, content)
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
-            return AppendedRun(start + count, txids, self.last_timestamp, None, checksums=checksums)
-        body, correlation_id, given_key = divided(bodies[start], of_one(extras_length, start))
+            return AppendResult(start + count, txids, self.last_timestamp, None, checksums=checksums)
+        body, correlation_id, given_key = split_extras(bodies[start], of_one(extras_length, start))
         try:  # appended alone: `append` waits for space, or begins the next file
             txid = self.append(
                 topic,
@@ -341,12 +341,12 @@ class Writer:
                 correlation_id=correlation_id,
                 given_key=given_key,
             )
-        except JournalUnavailable as problem:
-            return AppendedRun(start, (), self.last_timestamp, problem)
+        except JournalUnavailableError as problem:
+            return AppendResult(start, (), self.last_timestamp, problem)
         checksums = (crc32c(bodies[start]),)
-        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, checksums=checksums)
+        return AppendResult(start + 1, (txid,), self.last_timestamp, None, checksums=checksums)
 
-    def append_copies(self, handles: Handles, content: Content, start: int = 0) -> AppendedRun:
+    def append_copies(self, handles: Handles, content: EntryColumns, start: int = 0) -> AppendResult:
         """Append entries that another instance has recorded; otherwise see `append_run`.
 
         Args:
@@ -363,18 +363,18 @@ class Writer:
                     flags = self._take_sequences(part)
                     self._append_block(handles, part, flags)
                     txids = range(first, first + count)
-                    return AppendedRun(start + count, txids, self.last_timestamp, None, flags)
+                    return AppendResult(start + count, txids, self.last_timestamp, None, flags)
             # The last entry, or one for which `append` waits for space or begins the next file.
             txid, flag = self._append_copy(handles, content, start)
-        except JournalUnavailable as problem:
-            return AppendedRun(start, (), self.last_timestamp, problem)
-        return AppendedRun(start + 1, (txid,), self.last_timestamp, None, flag)
+        except JournalUnavailableError as problem:
+            return AppendResult(start, (), self.last_timestamp, problem)
+        return AppendResult(start + 1, (txid,), self.last_timestamp, None, flag)
 
-    def _append_copy(self, handles: Handles, content: Content, place: int) -> tuple[int, int]:
+    def _append_copy(self, handles: Handles, content: EntryColumns, place: int) -> tuple[int, int]:
         """Append one entry from another instance; return its txid and its flags."""
         topic, origin = handles[of_one(content.names, place)]
         length = of_one(content.extras_length, place)
-        body, correlation_id, given_key = divided(content.data[place], length)
+        body, correlation_id, given_key = split_extras(content.data[place], length)
         client, sequence = of_one(content.clients, place), of_one(content.sequences, place)
         is_late = sequence <= self.sequences.get(client, _NOBODY)[0]
         txid = self.append(
@@ -391,9 +391,9 @@ class Writer:
             of_one(content.source_txids, place),
             content.source,
         )
-        return txid, LATE if is_late else 0
+        return txid, LATE_ENTRY_FLAG if is_late else 0
 
-    def _take_sequences(self, content: Content) -> Field:
+    def _take_sequences(self, content: EntryColumns) -> FieldColumn:
         """Update the table of publishers; return the flags of the entries, LATE out of order."""
         now, table = self.current_time(), self.sequences
         clients, sequences = content.clients, content.sequences
@@ -409,7 +409,7 @@ class Writer:
             is_next = number > table.get(client, _NOBODY)[0]
             if is_next:
                 table[client] = (number, now)
-            flags.append(0 if is_next else LATE)
+            flags.append(0 if is_next else LATE_ENTRY_FLAG)
         return flags if any(flags) else 0
 
     def clock_was_set(self, microseconds: int) -> None:
@@ -441,11 +441,11 @@ class Writer:
         number = self.file.number
         return topic.file == number and (origin is None or origin.file == number)
 
-    def _append_block(self, handles: Handles, content: Content, flags: Field = 0) -> Sequence[int]:
+    def _append_block(self, handles: Handles, content: EntryColumns, flags: FieldColumn = 0) -> Sequence[int]:
         """Append entries that fit; return the checksums of their bodies with extras."""
         count = len(content.data)
         topics, origins = _numbers_of(handles, content.names)
-        place = Place(
+        place = AppendPosition(
             self._next_txid,
             self.current_time(),
             self._bodies_end,
@@ -480,7 +480,7 @@ class Writer:
                 self._tell_runs()
         self._wait(needed)
         self._settle()
-        allowed = max(MOST_WAITING - (self._appended - self.pipe.taken), needed)
+        allowed = max(MAX_UNCOMMITTED_BYTES - (self._appended - self.pipe.taken), needed)
         self._granted = min(self._room(), allowed)
         self._credit = self._granted - needed
 
@@ -489,8 +489,8 @@ class Writer:
         first_txid, self._has_runs = self._next_txid, True
         self._no_topic.file = self.file.number
         try:
-            self.append(self._no_topic, 0, 0, self._runs.begin(first_txid), Kind.RUNS)
-        except JournalUnavailable:
+            self.append(self._no_topic, 0, 0, self._runs.begin(first_txid), JournalEntryKind.RUNS)
+        except JournalUnavailableError:
             self._has_runs = False
             self._runs.undo(first_txid)
             raise
@@ -508,11 +508,11 @@ class Writer:
     def _wait(self, needed: int) -> None:
         """Block the engine while more than the limit waits for a commit: backpressure."""
         give_up = monotonic() + _PATIENCE
-        while self.waiting and self.waiting + needed > MOST_WAITING:
+        while self.waiting and self.waiting + needed > MAX_UNCOMMITTED_BYTES:
             if self.refusal is not None:
-                raise JournalUnavailable(self.refusal)
+                raise JournalUnavailableError(self.refusal)
             if monotonic() > give_up:
-                raise JournalUnavailable("the storage of the transaction log does not keep up")
+                raise JournalUnavailableError("the storage of the transaction log does not keep up")
             self._relieve()
 
     def _define_all(self, handles: Handles) -> None:
@@ -540,7 +540,7 @@ class Writer:
             names.topics[topic.number] = topic.topic
             self.file.handles.append(topic)
             with _undefined_unless_done(topic):
-                self.append(topic, 0, 0, topic.definition, Kind.DEFINE_TOPIC)
+                self.append(topic, 0, 0, topic.definition, JournalEntryKind.DEFINE_TOPIC)
         if origin is not None and origin.file != number:
             origin.file, origin.number = number, self._numbers[1]
             self._numbers[1] += 1
@@ -549,19 +549,19 @@ class Writer:
             self._no_topic.file = number
             with _undefined_unless_done(origin):
                 definition = origin.definition
-                self.append(self._no_topic, 0, 0, definition, Kind.DEFINE_ORIGIN, origin=origin)
+                self.append(self._no_topic, 0, 0, definition, JournalEntryKind.DEFINE_ORIGIN, origin=origin)
 
     def _begin_file(self, length: int) -> None:
         """Begin the next file, unless the entry is too large for any file."""
         if length > capacity(self.file.size):
-            raise EntryTooLarge(
+            raise EntryTooLargeError(
                 f"a message of {length} bytes does not fit into a journal file of "
                 f"{self.file.size} bytes; JournalSize in the configuration must be larger"
             )
         file = self._next_file()
         self._settle()
         txid = self._next_txid
-        seal = Seal(
+        seal = FileSeal(
             txid - self._first_txid,
             self._bodies_end,
             self._with_extras,
@@ -570,10 +570,10 @@ class Writer:
         )
         self._table.update(self.file.number, seal=seal)
         now = self.current_time()
-        header = pack_header(FileHeader(file.number, file.size, txid, now, self._instance))
+        header = pack_header(JournalFileHeader(file.number, file.size, txid, now, self._instance))
         self.pipe.stream.sequences = dict(self.sequences)
         self.pipe.stream.missing = tuple(self._missing.rows())
-        self.pipe.switch(Stream(file, txid, 0, PAGE, header))
+        self.pipe.switch(CommitStream(file, txid, 0, PAGE, header))
         self._append_to_stream = self.pipe.stream.blocks.append
         self.file = file
         self._numbers = [1, 1]
@@ -590,12 +590,12 @@ def _undefined_unless_done(handle: TopicHandle | OriginHandle) -> Iterator[None]
     """Reset a handle if its definition fails: no entry may have a number that is not defined."""
     try:
         yield
-    except JournalUnavailable:
+    except JournalUnavailableError:
         handle.file = -1
         raise
 
 
-def _numbers_of(handles: Handles, names: Field) -> tuple[Field, Field]:
+def _numbers_of(handles: Handles, names: FieldColumn) -> tuple[FieldColumn, FieldColumn]:
     """Return the numbers of topics and origins in the current file."""
     topics = {name: topic.number for name, (topic, _) in handles.items()}
     origins = {
@@ -609,5 +609,5 @@ def _numbers_of(handles: Handles, names: Field) -> tuple[Field, Field]:
 def _extras(correlation_id: bytes, given_key: bytes) -> bytes:
     try:
         return pack_extras(correlation_id, given_key)
-    except FormatError as problem:
-        raise EntryTooLarge(str(problem)) from problem
+    except JournalFormatError as problem:
+        raise EntryTooLargeError(str(problem)) from problem

@@ -20,13 +20,13 @@ from server.expressions.tree import Comparison, Expr, Identifier, In, Literal, c
 from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.bulk import bulk_extractor
 from server.message_types.paths import Path
-from server.util.string_table import TextTable
+from server.util.string_table import StringTable
 
-Scalar: TypeAlias = str | int | float
-Wanted: TypeAlias = tuple[tuple[str, ...], ...]
+IndexValue: TypeAlias = str | int | float
+ProbeTexts: TypeAlias = tuple[tuple[str, ...], ...]
 """For each field of an index, the texts that it may have."""
 
-_Key: TypeAlias = Scalar | tuple[Scalar, ...]
+_IndexKey: TypeAlias = IndexValue | tuple[IndexValue, ...]
 """The index key of rows: the value of the field, or of several fields all values."""
 
 _PLAIN: Final = 0
@@ -55,8 +55,8 @@ class HashIndex:
         self._extract: Final[Extractor] = message_type.extractor(fields)
         self._extract_all: Final = bulk_extractor(message_type, fields)
         self._is_single: Final = len(self.fields) == 1
-        self._found: TextTable[int | set[int]] = TextTable()
-        self._filed: list[_Key | None] = []  # by rows
+        self._found: StringTable[int | set[int]] = StringTable()
+        self._filed: list[_IndexKey | None] = []  # by rows
         self._odd: set[int] = set()
 
     def put(self, row: int, body: bytes) -> None:
@@ -90,7 +90,7 @@ class HashIndex:
             self._odd.add(row)
         if standing != _PLAIN:
             return
-        key: _Key = values  # type: ignore[assignment]  # neither NULL nor odd
+        key: _IndexKey = values  # type: ignore[assignment]  # neither NULL nor odd
         filed[row] = key
         found = self._found.get(key)
         if found is None:
@@ -117,7 +117,7 @@ class HashIndex:
                 return
         del self._found[key]
 
-    def candidates(self, wanted: Wanted) -> set[int]:
+    def candidates(self, wanted: ProbeTexts) -> set[int]:
         """Return the rows that may have one of the texts in each field."""
         rows = set(self._odd)
         for values in product(*map(_alternatives, wanted)):
@@ -138,8 +138,8 @@ def _standing(value: Value) -> int:
     return _ODD if isinstance(value, list) or not abs(value) < EXACT_LIMIT else _PLAIN
 
 
-def _alternatives(texts: Iterable[str]) -> list[Scalar]:
-    found: list[Scalar] = []
+def _alternatives(texts: Iterable[str]) -> list[IndexValue]:
+    found: list[IndexValue] = []
     for text in texts:
         found.append(text)
         number = numeral(text)
@@ -148,7 +148,7 @@ def _alternatives(texts: Iterable[str]) -> list[Scalar]:
     return found
 
 
-def key_texts(wanted: Wanted) -> Wanted | None:
+def key_texts(wanted: ProbeTexts) -> ProbeTexts | None:
     """Return the texts of key fields from which keys may have been made, for values equal to these.
 
     A number is equal to any text that represents it, but a key was made only from one of its own.
@@ -207,7 +207,7 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
             return None, ()
 
 
-def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> Wanted | None:
+def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> ProbeTexts | None:
     """Return the texts that a filter allows in an index's fields.
 
     None if it leaves a field open, or there are more than `MAX_COMBINATIONS`.

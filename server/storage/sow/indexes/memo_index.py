@@ -26,18 +26,18 @@ from server.expressions.backends.columns import (
     text_array,
 )
 from server.message_types.base import MessageType, Value
-from server.message_types.bulk import BulkExtractor, ColumnReader, ReadsColumns, bulk_extractor
+from server.message_types.bulk import BulkExtractor, ColumnReader, ColumnMessageType, bulk_extractor
 from server.message_types.paths import Path
 from server.storage.sow.store import RecordStore
 
-BLOCK = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
+MEMO_BLOCK_ROWS = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
 """Rows of a block: few enough to be parsed without delaying other tasks (6 ms, if of 1 KB)."""
 _JOINED: Final = 256
 """Bodies that are joined at once: few enough to fit the processor's cache."""
 _NO_ROW: Final = -1
 
 
-class _Block:
+class _ColumnBlock:
     """The columns of some rows.
 
     Attributes:
@@ -65,19 +65,19 @@ class MemoIndexes:
         self._store = store
         self._used = used
         self._type = message_type
-        self._blocks: list[_Block] = []
+        self._blocks: list[_ColumnBlock] = []
         self._readers: dict[tuple[Path, ...], ColumnReader | None] = {}
         self._extractors: dict[tuple[Path, ...], BulkExtractor] = {}
         self.fields: dict[Path, None] = {}
 
     def changed(self, row: int) -> None:
         """Note that a row got another record, or lost the one it had."""
-        index, offset = divmod(row, BLOCK)
+        index, offset = divmod(row, MEMO_BLOCK_ROWS)
         if index < len(self._blocks):
             block = self._blocks[index]
             if block.columns:
                 block.changes.append(offset)
-                if len(block.changes) > 2 * BLOCK:
+                if len(block.changes) > 2 * MEMO_BLOCK_ROWS:
                     block.changes.clear()
                     block.columns.clear()
 
@@ -89,7 +89,7 @@ class MemoIndexes:
 
     def unread(self, index: int, fields: Sequence[Path]) -> int:
         """Return how many rows of a block have to be parsed, at most, to update its columns."""
-        length = min(BLOCK, self._store.rows - index * BLOCK)
+        length = min(MEMO_BLOCK_ROWS, self._store.rows - index * MEMO_BLOCK_ROWS)
         if not fields:
             return 0
         if index >= len(self._blocks):
@@ -112,11 +112,11 @@ class MemoIndexes:
             A column for each field, with the length of the block.
         """
         while len(self._blocks) <= index:
-            self._blocks.append(_Block())
+            self._blocks.append(_ColumnBlock())
         self.fields.update(dict.fromkeys(fields))
         block = self._blocks[index]
-        first = index * BLOCK
-        length = min(BLOCK, self._store.rows - first)
+        first = index * MEMO_BLOCK_ROWS
+        length = min(MEMO_BLOCK_ROWS, self._store.rows - first)
         missing = tuple(field for field in dict.fromkeys(fields) if field not in block.columns)
         if missing:
             made = self._read(first, range(length), missing)
@@ -135,7 +135,7 @@ class MemoIndexes:
         return [block.columns[field][0] for field in fields]
 
     def _update(
-        self, block: _Block, first: int, fields: tuple[Path, ...], seen: int, added: range
+        self, block: _ColumnBlock, first: int, fields: tuple[Path, ...], seen: int, added: range
     ) -> None:
         """Update columns that include the same changes, parsing each row once."""
         replaced = sorted({offset for offset in block.changes[seen:] if offset < added.start})
@@ -182,7 +182,7 @@ class MemoIndexes:
 
 
 def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
-    return message_type.column_reader(fields) if isinstance(message_type, ReadsColumns) else None
+    return message_type.column_reader(fields) if isinstance(message_type, ColumnMessageType) else None
 
 
 def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:

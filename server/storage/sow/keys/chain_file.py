@@ -28,9 +28,9 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from config_schema.spec.common import FILE_MODE
-from server.storage.sow.group_commit import GroupCommit, Job
-from server.storage.sow.store import StoreError
-from server.util.encoding import from_octets, to_octets
+from server.storage.sow.group_commit import GroupCommit, CommitJob
+from server.storage.sow.store import RecordStoreError
+from server.util.encoding import bytes_to_text, text_to_bytes
 from server.util.file_lock import FileInUseError, free_name, lock, version_mismatch
 
 VERSION: Final = 1
@@ -46,7 +46,7 @@ class DamagedChainFileError(Exception):
     """The file's content differs from the bytes written. The text says where."""
 
 
-class Damage(NamedTuple):
+class ChainFileDamage(NamedTuple):
     """Damage of a file that an interrupted append does not explain.
 
     Attributes:
@@ -66,7 +66,7 @@ class ChainFile:
 
     Attributes:
         lost_bytes: bytes that were cut off because they are no complete entries.
-        damage: see `Damage`; None if there is none.
+        damage: see `ChainFileDamage`; None if there is none.
         is_whole: whether nothing was cut off, and the file existed.
 
     Raises:
@@ -125,7 +125,7 @@ class ChainFile:
         Raises:
             StoreError: the ids cannot be written.
         """
-        entries = b"".join([_entry(to_octets(one), key) for one in ids])
+        entries = b"".join([_entry(text_to_bytes(one), key) for one in ids])
         try:
             self._cut()
             self._is_torn = True
@@ -135,7 +135,7 @@ class ChainFile:
         except OSError as error:
             with suppress(OSError):  # the next append tries again
                 self._cut()
-            raise StoreError(f"{self.path} cannot grow: {error.strerror or error}") from error
+            raise RecordStoreError(f"{self.path} cannot grow: {error.strerror or error}") from error
         self._end += written
         self._is_torn = False
 
@@ -156,7 +156,7 @@ class ChainFile:
             committer: the thread that synchronises files.
             then: called on the engine's thread once they are, or with the error if they cannot be.
         """
-        committer.submit(Job(self._descriptor, lambda: None, lambda _: then(None), then))
+        committer.submit(CommitJob(self._descriptor, lambda: None, lambda _: then(None), then))
 
     def synchronise(self) -> None:
         """Put the file on stable storage.
@@ -188,7 +188,7 @@ def other_version(content: bytes) -> str | None:
     return version_mismatch(version, VERSION) if magic == MAGIC and version != VERSION else None
 
 
-def _set_aside(path: Path, content: bytes, end: int) -> Damage | None:
+def _set_aside(path: Path, content: bytes, end: int) -> ChainFileDamage | None:
     """Keep a copy of a damaged file.
 
     Args:
@@ -207,7 +207,7 @@ def _set_aside(path: Path, content: bytes, end: int) -> Damage | None:
         return None
     aside = free_name(path)
     aside.write_bytes(content)
-    return Damage(end, aside)
+    return ChainFileDamage(end, aside)
 
 
 def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
@@ -224,6 +224,6 @@ def _read(path: Path, content: bytes) -> tuple[list[tuple[str, int]], int]:
             break
         if checksum != google_crc32c.value(content[position + _CHECKSUM.size : end]):
             break
-        entries.append((from_octets(content[position + _ENTRY.size : end]), key))
+        entries.append((bytes_to_text(content[position + _ENTRY.size : end]), key))
         position = end
     return entries, position

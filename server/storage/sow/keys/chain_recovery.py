@@ -20,24 +20,24 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from server.storage.journal import MESSAGES
-from server.storage.journal.format.layout import divided
+from server.storage.journal.format.layout import split_extras
 
 if TYPE_CHECKING:
     from server.storage.journal import Journal
     from server.storage.sow.keys.chaining import ChainingKeys
-    from server.storage.sow.topic_records import SowTopic
+    from server.storage.sow.topic_records import SowTopicRecords
 
 _AT_ONCE: Final = 1000
 """Records that are read between two calls of `pause`."""
 
-Find = Callable[[str, str], object | None]
+ChainTopicLookup = Callable[[str, str], object | None]
 
 
 def recover_chains(
-    sow: SowTopic,
+    sow: SowTopicRecords,
     chains: ChainingKeys,
     journal: Journal | None,
-    find: Find,
+    find: ChainTopicLookup,
     pause: Callable[[], None],
 ) -> int:
     """Add the ids of a topic's messages that the file of chained ids lacks.
@@ -66,11 +66,11 @@ def recover_chains(
 
 
 def _learn_from_log(
-    sow: SowTopic,
+    sow: SowTopicRecords,
     chains: ChainingKeys,
     journal: Journal,
     after: int,
-    find: Find,
+    find: ChainTopicLookup,
     pause: Callable[[], None],
 ) -> None:
     for passage in journal.passages(after=after):
@@ -90,11 +90,11 @@ def _learn_from_log(
         columns = picked.columns()
         keys, lengths = columns["sow_key"].tolist(), columns["extras_length"].tolist()
         for data, length, key in zip(picked.data(), lengths, keys, strict=True):
-            chains.learn(divided(data, length)[0] if length else data, str(key))
+            chains.learn(split_extras(data, length)[0] if length else data, str(key))
 
 
 def _learn_from_records(
-    sow: SowTopic, chains: ChainingKeys, after: int, pause: Callable[[], None]
+    sow: SowTopicRecords, chains: ChainingKeys, after: int, pause: Callable[[], None]
 ) -> None:
     store = sow.table.store
     rows = (row for _, row in store.identities())

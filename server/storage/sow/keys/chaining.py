@@ -30,7 +30,7 @@ from server.message_types.paths import Path, PathError, parse_path
 from server.storage.sow.keys.chain_file import ChainFile
 from server.storage.sow.keys.errors import KeyModuleError
 from server.storage.sow.keys.key_source import KeyHash, KeyRefusedError
-from server.util.encoding import from_octets
+from server.util.encoding import bytes_to_text
 
 
 class ChainingOptions(NamedTuple):
@@ -135,7 +135,7 @@ class ChainingKeys:
         return key
 
     def learn(self, body: bytes, key: str) -> None:
-        """See `LearnsKeys.learn`: its ids join that chain, except for those in another one."""
+        """See `KeyLearner.learn`: its ids join that chain, except for those in another one."""
         primary, secondary = self._ids(body)
         if key.isdecimal():  # other keys are not of a chain
             self._join(secondary if primary is None else [primary, *secondary], key)
@@ -159,4 +159,4 @@ class ChainingKeys:
 
 def _id(value: Value) -> str | None:
     octets = semantics.octets(value)
-    return None if octets is None else from_octets(octets)
+    return None if octets is None else bytes_to_text(octets)

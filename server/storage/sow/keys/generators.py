@@ -24,8 +24,8 @@ from server.storage.sow.keys.errors import KeyModuleError
 from server.storage.sow.keys.key_source import KeyRefusedError, KeySource
 from server.util.plugin_loader import LibraryError, explain, load_entry_point
 
-Options: TypeAlias = Mapping[str, Sequence[str]]
-Factory: TypeAlias = Callable[[str, MessageType, Options], KeySource]
+GeneratorOptions: TypeAlias = Mapping[str, Sequence[str]]
+GeneratorFactory: TypeAlias = Callable[[str, MessageType, GeneratorOptions], KeySource]
 
 CHAINING: Final = "libamps_id_chaining_key_generator.so"
 ENTRY_POINT: Final = "create_key_generator"
@@ -34,17 +34,17 @@ _LONGEST: Final = 65_535
 """Characters of a key; publishers may not give longer ones either."""
 
 
-def _chaining(topic: str, message_type: MessageType, options: Options) -> KeySource:
+def _chaining(topic: str, message_type: MessageType, options: GeneratorOptions) -> KeySource:
     chosen = chaining_options(options)
     return ChainingKeys(topic, message_type, chosen, ChainFile(FilePath(chosen.file_name)))
 
 
-BUILT_IN: Final[Mapping[str, Factory]] = {CHAINING: _chaining}
+BUILT_IN: Final[Mapping[str, GeneratorFactory]] = {CHAINING: _chaining}
 """Base name of a library -> factory of its generators (AMPS User Guide, Optional Modules)."""
 
 
 def create_key_generator(
-    library: str, topic: str, message_type: MessageType, options: Options
+    library: str, topic: str, message_type: MessageType, options: GeneratorOptions
 ) -> KeySource:
     """Create the key generator of a topic.
 
@@ -52,7 +52,7 @@ def create_key_generator(
         library: the `<Library>` of the module.
         topic: the topic's name.
         message_type: the topic's message type.
-        options: the elements of `<Options>`, each with its values in order.
+        options: the elements of `<GeneratorOptions>`, each with its values in order.
 
     Raises:
         KeyModuleError: the library cannot be loaded, or an option is wrong.
@@ -102,13 +102,13 @@ def _is_key(key: object) -> bool:
     return True
 
 
-def _custom(library: str) -> Factory:
+def _custom(library: str) -> GeneratorFactory:
     try:
         create = load_entry_point(library, ENTRY_POINT, "topic, message_type, options")
     except LibraryError as error:
         raise KeyModuleError("Library", str(error)) from error
 
-    def factory(topic: str, message_type: MessageType, options: Options) -> KeySource:
+    def factory(topic: str, message_type: MessageType, options: GeneratorOptions) -> KeySource:
         try:
             made = create(topic, message_type, options)
         except KeyModuleError:

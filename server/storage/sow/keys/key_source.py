@@ -20,7 +20,7 @@ from server.message_types.base import Extractor, MessageType, Value
 from server.message_types.bulk import BulkExtractor, bulk_extractor
 from server.message_types.paths import Path
 from server.storage.sow.keys.key_column import numbers_of
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 NO_KEY: Final = "18446744073709551615"
 """The key of all messages without one, in a topic that leaves keys to its publishers."""
@@ -47,7 +47,7 @@ class KeySource(Protocol):
 
 
 @runtime_checkable
-class LearnsKeys(Protocol):
+class KeyLearner(Protocol):
     """A key source that learns keys made elsewhere; those of libraries do not."""
 
     def learn(self, body: bytes, key: str) -> None:
@@ -68,7 +68,7 @@ class KeyHash:
     __slots__ = ("_start",)
 
     def __init__(self, domain: str) -> None:
-        self._start: Final = to_octets(domain) + b"\0"
+        self._start: Final = text_to_bytes(domain) + b"\0"
 
     def of_values(self, values: Sequence[Value]) -> str:
         """Return the key for the values of the key fields; they count as texts, NULL as no text.
@@ -95,7 +95,7 @@ class KeyHash:
 
     def of_text(self, text: str) -> str:
         """Return the key for a single text value, as `of_values` does."""
-        return str(xxhash.xxh3_64_intdigest(self._start + b"=" + to_octets(text)))
+        return str(xxhash.xxh3_64_intdigest(self._start + b"=" + text_to_bytes(text)))
 
 
 class FieldKeys:
@@ -188,4 +188,4 @@ def key_hash(key: str) -> int:
         number = int(key)
         if number <= int(NO_KEY) and str(number) == key:
             return number
-    return xxhash.xxh3_64_intdigest(to_octets(key))
+    return xxhash.xxh3_64_intdigest(text_to_bytes(key))

@@ -33,7 +33,7 @@ _MOST_PARTS: Final = 1 << 32
 """Limit of the modulus: filter arithmetic does not tell all 64-bit numbers apart."""
 
 
-class KeyPart(NamedTuple):
+class KeyPartition(NamedTuple):
     """The records with a given remainder of the key's hash for a modulus.
 
     Attributes:
@@ -55,7 +55,7 @@ class KeyPart(NamedTuple):
         return found
 
 
-def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:
+def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPartition | None]:
     """Separate a filter into its part and the rest.
 
     Args:
@@ -73,7 +73,7 @@ def without_part(expr: Expr | None) -> tuple[Expr | None, KeyPart | None]:
     return expr, None
 
 
-def _part(term: Expr) -> KeyPart | None:
+def _part(term: Expr) -> KeyPartition | None:
     """Return the part that a term selects, None if it selects none.
 
     Every record has a key, so a part that includes records without one is the same.
@@ -83,7 +83,7 @@ def _part(term: Expr) -> KeyPart | None:
             return _part(choice)
         case Comparison("=", Arithmetic("%", left, Literal(int(modulus))), Literal(int(remainder))):
             if left == _HASH and 0 < modulus <= _MOST_PARTS:
-                return KeyPart(modulus, remainder)
+                return KeyPartition(modulus, remainder)
     return None
 
 

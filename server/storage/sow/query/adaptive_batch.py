@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from server.expressions.regex.budget import LONG_SEARCHES, Allowance, TooCostlyError
+from server.expressions.regex.budget import LONG_SEARCHES, SearchAllowance, TooCostlyError
 from server.expressions.regex.patterns import searches
 from server.expressions.tree import Expr
 
-_Found = TypeVar("_Found")
+_ResultT = TypeVar("_ResultT")
 
 
-class Portions:
+class AdaptiveBatchSize:
     """The sizes of a query's portions.
 
     Args:
@@ -36,11 +36,11 @@ class Portions:
     def __init__(self, expr: Expr | None, most: int) -> None:
         in_each = 0 if expr is None else searches(expr)
         self.are_slices: Final = in_each > 0
-        self.effort: Final = Allowance()
+        self.effort: Final = SearchAllowance()
         self._most: Final = max(1, most // (1 + in_each))  # reading a record costs about a search
         self.size = self._most
 
-    def test(self, found: Callable[[], _Found]) -> _Found | None:
+    def test(self, found: Callable[[], _ResultT]) -> _ResultT | None:
         """Test a portion.
 
         Args:

@@ -1,7 +1,7 @@
 """Queries: select the records that match, as of the moment at which the query began.
 
 A query runs in slices, each short enough not to delay publishing, and records may change between
-them. A `Snapshot` keeps the state that the query sees: a row that has changed since is tested by
+them. A `QuerySnapshot` keeps the state that the query sees: a row that has changed since is tested by
 the record saved for it.
 
 If SOW keys or a hash index determine the records to test, only those are read. All other queries
@@ -22,21 +22,21 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from server.expressions.backends.compile_columns import ColumnFilter, Rows
-from server.expressions.inference import as_read
+from server.expressions.backends.compile_columns import ColumnFilter, ColumnBatch
+from server.expressions.inference import with_inferred_types
 from server.expressions.tree import Expr, OrderTerm
-from server.storage.sow.history import PastPoint
+from server.storage.sow.history import HistoryPoint
 from server.storage.sow.indexes.hash_index import texts_by_field
-from server.storage.sow.indexes.memo_index import BLOCK
+from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS
 from server.storage.sow.keys.partitions import without_part
-from server.storage.sow.query.adaptive_batch import Portions
+from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
 from server.storage.sow.query.candidates import candidates
-from server.storage.sow.query.record_filter import RecordTest
-from server.storage.sow.query.record_order import Ordering, Placed, Ranking
-from server.storage.sow.record_context import Contexts
+from server.storage.sow.query.record_filter import RecordFilter
+from server.storage.sow.query.record_order import RecordOrder, SortRow, RowSorter
+from server.storage.sow.record_context import RecordContexts
 from server.storage.sow.record_table import RecordTable
 from server.storage.sow.records import Record
-from server.storage.sow.snapshot import Snapshot
+from server.storage.sow.snapshot import QuerySnapshot
 
 _READ_AT_ONCE: Final = 1000
 """Records that are read one by one per slice."""
@@ -44,7 +44,7 @@ _ORDERED_AT_ONCE: Final = 250
 """Rows after which a slice ends that prepares rows for sorting, or emits them in order."""
 _WARM_BLOCKS: Final = 16
 """Blocks per slice, if hardly any of their records have to be parsed."""
-_NO_SNAPSHOT: Final = Snapshot(0, keep_all=False)
+_NO_SNAPSHOT: Final = QuerySnapshot(0, keep_all=False)
 """The snapshot of queries that have read everything when they begin."""
 
 
@@ -67,7 +67,7 @@ class QuerySpec(NamedTuple):
     top_n: int | None = None
     skip_n: int = 0
     topics: Callable[[str], bool] | None = None
-    as_of: PastPoint | None = None
+    as_of: HistoryPoint | None = None
 
 
 class OpenQuery(Protocol):
@@ -88,7 +88,7 @@ class OpenQuery(Protocol):
         """End the query; harmless if it has ended."""
 
 
-class _Piece(NamedTuple):
+class _SliceResult(NamedTuple):
     """The result of a slice of the work.
 
     Attributes:
@@ -131,15 +131,15 @@ class Query(Iterator[list[Record]]):
             else table.mask(spec.topics, spec.as_of if self._historical else None, now)
         )
         self._ordering: Final = (
-            Ordering(spec.order_by, table.message_type) if spec.order_by else None
+            RecordOrder(spec.order_by, table.message_type) if spec.order_by else None
         )
         in_blocks = (
-            BLOCK if self._ordering is None else BLOCK // 2
+            MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 2
         )  # sorting is slower than testing
-        self._portions: Final = Portions(
+        self._portions: Final = AdaptiveBatchSize(
             self._expr, in_blocks if self._candidates is None else _READ_AT_ONCE
         )
-        self._test: Final = RecordTest(table, self._expr, restricted, self._portions.effort)
+        self._test: Final = RecordFilter(table, self._expr, restricted, self._portions.effort)
         self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
         self._last: Final = None if spec.top_n is None else spec.skip_n + spec.top_n
         self.topic_matches: Final = (
@@ -186,7 +186,7 @@ class Query(Iterator[list[Record]]):
         return found[self._spec.skip_n : self._last]
 
     def _run(self) -> Generator[list[Record], None, None]:
-        ranking = Ranking(self._spec.skip_n, self._last)
+        ranking = RowSorter(self._spec.skip_n, self._last)
         try:
             pieces = self._scan() if self._candidates is None else self._look_up(self._candidates)
             for piece in pieces:
@@ -203,7 +203,7 @@ class Query(Iterator[list[Record]]):
 
     # ---- matching rows
 
-    def _look_up(self, rows: Sequence[int]) -> Iterator[_Piece]:
+    def _look_up(self, rows: Sequence[int]) -> Iterator[_SliceResult]:
         """Test the records of some rows, one by one."""
         start = 0
         while start < len(rows):
@@ -211,7 +211,7 @@ class Query(Iterator[list[Record]]):
             found = self._portions.test(partial(self._look_at, some))
             if found is not None:
                 start += len(some)
-                yield _Piece([], found)
+                yield _SliceResult([], found)
 
     def _look_at(self, rows: Sequence[int]) -> list[tuple[int, Record]]:
         mask = self._mask
@@ -221,13 +221,13 @@ class Query(Iterator[list[Record]]):
             if (mask is None or mask[row]) and self._is_wanted(record := self._at(row))
         ]
 
-    def _scan(self) -> Iterator[_Piece]:
+    def _scan(self) -> Iterator[_SliceResult]:
         """Test all records, block by block."""
         assert self._mask is not None  # noqa: S101 - for the type checker
         column_filter = None
         if self._expr is not None:
             column_filter = ColumnFilter(
-                as_read(self._expr, self._table.message_type),
+                with_inferred_types(self._expr, self._table.message_type),
                 self._table.options.functions,
                 effort=self._portions.effort,
             )
@@ -236,14 +236,14 @@ class Query(Iterator[list[Record]]):
         enough = _READ_AT_ONCE if self._ordering is None else _ORDERED_AT_ONCE
         blocks = parsed = 0
         rows, saved = list[int](), list[tuple[int, Record]]()
-        for block in range((len(self._mask) + BLOCK - 1) // BLOCK):
-            first, end = block * BLOCK, min((block + 1) * BLOCK, len(self._mask))
+        for block in range((len(self._mask) + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
+            first, end = block * MEMO_BLOCK_ROWS, min((block + 1) * MEMO_BLOCK_ROWS, len(self._mask))
             unread = self._table.memo.unread(block, fields)
             if self._part is not None:
                 whole = slice(first, end)
                 unread += self._table.key_hashes.unread(whole, self._mask[whole])
-            if blocks and (parsed + unread > BLOCK or blocks == _WARM_BLOCKS):
-                yield _Piece(rows, saved)
+            if blocks and (parsed + unread > MEMO_BLOCK_ROWS or blocks == _WARM_BLOCKS):
+                yield _SliceResult(rows, saved)
                 blocks = parsed = 0
                 rows, saved = list[int](), list[tuple[int, Record]]()
             while first < end:
@@ -256,17 +256,17 @@ class Query(Iterator[list[Record]]):
                 rows += found.rows
                 saved += found.saved
                 if self._portions.are_slices or len(rows) + len(saved) >= enough:
-                    yield _Piece(rows, saved)
+                    yield _SliceResult(rows, saved)
                     blocks = parsed = unread = 0
                     rows, saved = list[int](), list[tuple[int, Record]]()
             blocks += 1
             parsed += unread
-        yield _Piece(rows, saved)
+        yield _SliceResult(rows, saved)
 
-    def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _Piece:
+    def _test_rows(self, rows: range, column_filter: ColumnFilter | None) -> _SliceResult:
         """Return which rows match, of a range within a block."""
         assert self._mask is not None  # noqa: S101 - for the type checker
-        block, first = divmod(rows.start, BLOCK)
+        block, first = divmod(rows.start, MEMO_BLOCK_ROWS)
         mask = self._mask[rows.start : rows.stop].copy()
         saved: list[tuple[int, Record]] = []
         for row, record in self._snapshot.saved(block).items():
@@ -279,32 +279,32 @@ class Query(Iterator[list[Record]]):
             mask &= self._part.among(hashes)
         if column_filter is not None and mask.any():
             mask = self._matching(block, first, mask, column_filter)
-        return _Piece((rows.start + np.flatnonzero(mask)).tolist(), saved)
+        return _SliceResult((rows.start + np.flatnonzero(mask)).tolist(), saved)
 
     def _matching(
         self, block: int, first: int, mask: NDArray[np.bool_], column_filter: ColumnFilter
     ) -> NDArray[np.bool_]:
         """Return which rows of the mask match; it begins with row `first` of the block."""
         columns = self._table.memo.columns(block, self._test.fields)
-        everything = Rows(columns, len(columns[0]) if columns else first + len(mask))
+        everything = ColumnBatch(columns, len(columns[0]) if columns else first + len(mask))
         if not self._test.wants_context:
             if len(mask) < everything.length:
                 everything = everything.take(np.arange(first, first + len(mask)))
             return column_filter(everything) & mask
         offsets = np.flatnonzero(mask) + first
-        rows = (offsets + block * BLOCK).tolist()
-        some = Rows(everything.take(offsets).columns, len(rows), Contexts(rows, self._at))
+        rows = (offsets + block * MEMO_BLOCK_ROWS).tolist()
+        some = ColumnBatch(everything.take(offsets).columns, len(rows), RecordContexts(rows, self._at))
         mask[offsets - first] = column_filter(some)
         return mask
 
     def _at(self, row: int) -> Record:
         """Return the record that a row had when the query began."""
-        saved = self._snapshot.saved(row // BLOCK).get(row)
+        saved = self._snapshot.saved(row // MEMO_BLOCK_ROWS).get(row)
         return self._table.store.record(row) if saved is None else saved
 
     # ---- returned records
 
-    def _wanted(self, piece: _Piece) -> list[Record]:
+    def _wanted(self, piece: _SliceResult) -> list[Record]:
         """Return the unordered records between `skip_n` and `top_n`."""
         before = self.matches - len(piece.rows) - len(piece.saved)
         start = max(0, self._spec.skip_n - before)
@@ -314,20 +314,20 @@ class Query(Iterator[list[Record]]):
         records = self._table.store.records(piece.rows[start:end])
         return records + [record for _, record in piece.saved[saved_start:saved_end]]
 
-    def _placed(self, piece: _Piece, ordering: Ordering) -> list[Placed]:
+    def _placed(self, piece: _SliceResult, ordering: RecordOrder) -> list[SortRow]:
         """Return matching rows with their sort keys."""
         extract = self._table.extractor(ordering.fields)
         placed = ordering.place(
             (extract(record.body) for _, record in piece.saved), (row for row, _ in piece.saved)
         )
-        for block, rows in groupby(piece.rows, lambda row: row // BLOCK):
+        for block, rows in groupby(piece.rows, lambda row: row // MEMO_BLOCK_ROWS):
             some = list(rows)
-            offsets = np.array(some) - block * BLOCK
+            offsets = np.array(some) - block * MEMO_BLOCK_ROWS
             columns = self._table.memo.columns(block, ordering.fields)
             values = zip(*(column.take(offsets).to_values() for column in columns), strict=True)
             placed += ordering.place(values, some)
         return placed
 
-    def _ordered(self, ranking: Ranking) -> Iterator[list[Record]]:
+    def _ordered(self, ranking: RowSorter) -> Iterator[list[Record]]:
         for rows in ranking.slices(_ORDERED_AT_ONCE):
             yield [self._at(row) for row in rows]

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from server.expressions import semantics
 from server.expressions.backends.compile_message import Predicate, compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT
-from server.expressions.regex.budget import Effort
+from server.expressions.regex.budget import SearchCounter
 from server.expressions.tree import Expr, conjuncts, paths
 from server.message_types.base import Extractor
 from server.message_types.paths import Path
@@ -21,7 +21,7 @@ from server.storage.sow.records import Record
 _Texts: TypeAlias = tuple[tuple[str, ...], ...]
 
 
-class RecordTest:
+class RecordFilter:
     """A filter; None matches everything.
 
     A filter that only restricts fields to texts, as point queries do, is tested directly: compiling
@@ -43,7 +43,7 @@ class RecordTest:
         table: RecordTable,
         expr: Expr | None,
         restricted: Mapping[Path, tuple[str, ...]] | None = None,
-        effort: Effort | None = None,
+        effort: SearchCounter | None = None,
     ) -> None:
         self._effort = effort
         self._expr = expr
@@ -84,7 +84,7 @@ class RecordTest:
         self._extract = self._table.extractor(self.fields)
         if self._texts is None:
             self._predicate = compile_filter(
-                as_read(expr, self._table.message_type),
+                with_inferred_types(expr, self._table.message_type),
                 self._table.options.functions,
                 effort=self._effort,
             )

@@ -15,11 +15,11 @@ from server.expressions import semantics
 from server.expressions.tree import OrderTerm
 from server.message_types.base import MessageType, Value
 from server.message_types.paths import Path
-from server.util.encoding import Descending
+from server.util.encoding import DescendingBytes
 
 SortKey: TypeAlias = tuple[object, ...]
-_Key: TypeAlias = tuple[int, int | float | bytes]
-Placed: TypeAlias = tuple[SortKey, int]
+_SortKeyPart: TypeAlias = tuple[int, int | float | bytes]
+SortRow: TypeAlias = tuple[SortKey, int]
 """A row in an order: its sort key, and its number, which breaks ties.
 
 Plain tuples, as runs of them are: unlike instances of classes, the garbage collector stops
@@ -35,19 +35,19 @@ _LET_GO_AT_ONCE: Final = 10
 """Runs of rows that are freed per slice."""
 
 
-def _inferred(value: Value) -> _Key:
+def _inferred(value: Value) -> _SortKeyPart:
     return semantics.order_key(semantics.identity_key(value))
 
 
-def _descending(key: Callable[[Value], _Key]) -> Callable[[Value], SortKey]:
+def _descending(key: Callable[[Value], _SortKeyPart]) -> Callable[[Value], SortKey]:
     def descending(value: Value) -> SortKey:
         rank, content = key(value)
-        return -rank, Descending(content) if isinstance(content, bytes) else -content
+        return -rank, DescendingBytes(content) if isinstance(content, bytes) else -content
 
     return descending
 
 
-class Ordering:
+class RecordOrder:
     """An OrderBy, compiled.
 
     Args:
@@ -68,7 +68,7 @@ class Ordering:
         """Return the sort key of a record with these values."""
         return tuple([key(value) for key, value in zip(self._keys, values, strict=True)])
 
-    def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[Placed]:
+    def place(self, rows: Iterable[Sequence[Value]], numbers: Iterable[int]) -> list[SortRow]:
         """Return rows with their sort keys.
 
         Args:
@@ -78,7 +78,7 @@ class Ordering:
         return list(zip(map(self.key, rows), numbers, strict=True))
 
 
-class Ranking:
+class RowSorter:
     """Sorts rows, of which perhaps only some are wanted.
 
     Args:
@@ -90,11 +90,11 @@ class Ranking:
         self._start = start
         self._stop = stop
         self._limit = stop if stop is not None and stop <= _FEW else None
-        self._unsorted: list[Placed] = []
-        self._runs: list[tuple[Placed, ...]] = []
+        self._unsorted: list[SortRow] = []
+        self._runs: list[tuple[SortRow, ...]] = []
         self._gathered = 0
 
-    def add(self, rows: list[Placed]) -> None:
+    def add(self, rows: list[SortRow]) -> None:
         """Add some rows."""
         self._unsorted += rows
         if len(self._unsorted) >= _RUN:

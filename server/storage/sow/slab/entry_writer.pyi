@@ -6,11 +6,11 @@ from array import array
 from collections.abc import Sequence
 from mmap import mmap
 
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.slab.map_guard import MapGuard
 
 def write_run(
-    mapped: mmap | bytearray, position: int, limit: int, epoch: int, run: RecordRun, start: int
+    mapped: mmap | bytearray, position: int, limit: int, epoch: int, run: SowRecordBatch, start: int
 ) -> array[int]:
     """Write entries for records of a run, as many as there is room for.
 

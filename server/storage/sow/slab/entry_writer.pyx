@@ -27,7 +27,7 @@ from server.storage.journal.format.octets cimport (
 )
 from server.storage.sow.slab.map_guard cimport MapGuard
 
-from server.util.encoding import to_octets
+from server.util.encoding import text_to_bytes
 
 cdef extern from *:
     """
@@ -118,7 +118,7 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
                 at[0] = 124
                 bookmark_size = at + 1 - bookmark
             if correlation_ids:
-                correlation_id = to_octets(correlation_ids[place])
+                correlation_id = text_to_bytes(correlation_ids[place])
                 correlation_size = PyBytes_GET_SIZE(correlation_id)
             length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
             room = (length + 7) & ~<Py_ssize_t>7

@@ -22,7 +22,7 @@ from server.storage.sow.slab.slab_format import (
 )
 
 
-class Gap(NamedTuple):
+class SlabGap(NamedTuple):
     """A part of a file that cannot be read.
 
     Attributes:
@@ -34,7 +34,7 @@ class Gap(NamedTuple):
     size: int
 
 
-def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
+def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[SlabGap]:
     """Read all intact entries.
 
     Args:
@@ -45,24 +45,24 @@ def salvage(file: SlabFile, take: Callable[[int, bytes], None]) -> list[Gap]:
         The gaps between them, as far as bytes are known to have been there.
     """
     point = file.commit_point
-    gaps: list[Gap] = []
+    gaps: list[SlabGap] = []
     known: list[tuple[int, SlabHeader]] = []
     for place, slab in enumerate(file.slabs):
         header = file.header(place)
         if header is not None and header.epoch >= point.tail:
             known.append((place, header))
         elif header is None and slab[:].strip(b"\0"):
-            gaps.append(Gap(form.PAGE + place * file.slab_size, file.slab_size))
+            gaps.append(SlabGap(form.PAGE + place * file.slab_size, file.slab_size))
     known.sort(key=lambda one: one[1].epoch)
     missing = len(_missing_epochs([header for _, header in known], point)) - len(gaps)
-    gaps += [Gap(None, file.slab_size)] * max(missing, 0)
+    gaps += [SlabGap(None, file.slab_size)] * max(missing, 0)
     ends = {header.previous: header.previous_end for _, header in known}
     ends.setdefault(point.epoch, point.position)
     for place, header in known:
         base = place * file.slab_size
         for position, size, data in _parts(file, place, header.epoch, ends.get(header.epoch, 0)):
             if data is None:
-                gaps.append(Gap(form.PAGE + base + position, size))
+                gaps.append(SlabGap(form.PAGE + base + position, size))
             else:
                 take(base + position, data)
     return gaps

@@ -19,7 +19,7 @@ from config_schema.spec.common import FILE_MODE
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, PAGE, CommitPoint, SlabHeader
-from server.storage.sow.store import StoredChains, StoreError
+from server.storage.sow.store import ChainFilePosition, RecordStoreError
 from server.util.file_lock import FileInUseError, lock, version_mismatch
 
 _LOST: Final = (
@@ -165,7 +165,7 @@ class SlabFile:
             os.posix_fallocate(self.descriptor, PAGE + index * self.slab_size, self.slab_size)
             self.slabs.append(self._map(index))
         except OSError as error:
-            raise StoreError(f"{self.path} cannot grow: {error.strerror}") from error
+            raise RecordStoreError(f"{self.path} cannot grow: {error.strerror}") from error
         return index
 
     def shrink(self, count: int) -> None:
@@ -227,11 +227,11 @@ class SlabFile:
         self._note(form.LOG_SLOT, until)
 
     @property
-    def stored_chains(self) -> StoredChains:
+    def stored_chains(self) -> ChainFilePosition:
         """See `RecordStore.stored_chains`."""
-        return StoredChains(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
+        return ChainFilePosition(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
 
-    def note_chains(self, stored: StoredChains) -> None:
+    def note_chains(self, stored: ChainFilePosition) -> None:
         """Store how far chained ids are on stable storage; the next commit makes it durable."""
         self._note(form.CHAINS_SLOT, stored.until)
         self._note(form.CHAINS_SIZE_SLOT, stored.size)
@@ -275,9 +275,9 @@ class SlabFile:
             self.guard.lost = 1
             raise self.loss()
 
-    def loss(self) -> StoreError:
+    def loss(self) -> RecordStoreError:
         """Return the error to raise once `guard.lost` is set."""
-        return StoreError(f"{self.path}: {_LOST}")
+        return RecordStoreError(f"{self.path}: {_LOST}")
 
     def touch(self, index: int, begin: int, end: int) -> None:
         """Mark pages of a part of a slab, and of its header, for the next synchronisation to write.

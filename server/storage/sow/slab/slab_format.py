@@ -63,7 +63,7 @@ _KIND_AT: Final = 12
 crc32c = google_crc32c.value
 
 
-class Kind(IntEnum):
+class SlabEntryKind(IntEnum):
     """The kind of a log entry."""
 
     RECORD = 1

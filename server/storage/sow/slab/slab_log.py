@@ -18,9 +18,9 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.storage.sow.group_commit import GroupCommit, Job
+from server.storage.sow.group_commit import GroupCommit, CommitJob
 from server.storage.sow.keys.key_source import NO_KEY
-from server.storage.sow.record_batch import RecordRun
+from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
 from server.storage.sow.slab import slab_format as form
 from server.storage.sow.slab.entry_writer import clean, write_run
@@ -29,12 +29,12 @@ from server.storage.sow.slab.slab_format import (
     ENTRY_TAIL,
     FIRST_ENTRY,
     CommitPoint,
-    Kind,
+    SlabEntryKind,
     SlabHeader,
 )
-from server.storage.sow.slab.slab_scan import LogEnd
-from server.storage.sow.store import RecordTooLarge, Settled, StoreError
-from server.util.encoding import to_octets
+from server.storage.sow.slab.slab_scan import SlabLogEnd
+from server.storage.sow.store import RecordTooLargeError, StoreCallback, RecordStoreError
+from server.util.encoding import text_to_bytes
 
 _LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark after space for it has been made."""
@@ -80,7 +80,7 @@ class SlabLog:
     def __init__(
         self,
         file: SlabFile,
-        found: LogEnd,
+        found: SlabLogEnd,
         committer: GroupCommit,
         tell: Callable[[OSError | None], None],
         topic: str,
@@ -191,7 +191,7 @@ class SlabLog:
         else:
             self._reserved = 0
 
-    def append_run(self, run: RecordRun, start: int) -> tuple[int, array[int]]:
+    def append_run(self, run: SowRecordBatch, start: int) -> tuple[int, array[int]]:
         """Write entries for records of a run, as many as fit without a check between them.
 
         Args:
@@ -221,7 +221,7 @@ class SlabLog:
         return head.place * self.slab_size + position, rooms
 
     def append(
-        self, kind: Kind, record: Record, number: int = 0, *, moved: bool = False
+        self, kind: SlabEntryKind, record: Record, number: int = 0, *, moved: bool = False
     ) -> tuple[int, int]:
         """Write an entry.
 
@@ -241,7 +241,7 @@ class SlabLog:
         guard = self._guard
         if guard.lost:
             raise self._file.loss()
-        key = to_octets(record.key)
+        key = text_to_bytes(record.key)
         topic = b"" if record.topic == self._topic else _octets(record.topic)
         correlation_id = _octets(record.correlation_id)
         bookmark = _octets(record.bookmark)
@@ -257,7 +257,7 @@ class SlabLog:
             fits = self._head is not None and position + room <= self.slab_size
             if (
                 not moved
-                and kind is Kind.RECORD
+                and kind is SlabEntryKind.RECORD
                 and (not fits or not self._free)
                 and not self._reserved
             ):
@@ -302,11 +302,11 @@ class SlabLog:
 
     def _check_size(self, length: int, *texts: bytes) -> None:
         if any(len(text) > form.MAX_TEXT for text in texts):
-            raise RecordTooLarge(
+            raise RecordTooLargeError(
                 f"a SOW key, topic, correlation id or bookmark has more than {form.MAX_TEXT} bytes"
             )
         if length > self.slab_size - FIRST_ENTRY:
-            raise RecordTooLarge(
+            raise RecordTooLargeError(
                 f"the record has {length} bytes with its header, more than the SlabSize of "
                 f"{self.slab_size} bytes allows"
             )
@@ -419,7 +419,7 @@ class SlabLog:
 
     # ---- stable storage
 
-    def commit(self, then: Settled | None = None) -> None:
+    def commit(self, then: StoreCallback | None = None) -> None:
         """Request a commit of everything appended so far; `then` is called after the attempt."""
         head = self._head or (self._sealed[-1] if self._sealed else None)
         point = self._point = CommitPoint(
@@ -450,7 +450,7 @@ class SlabLog:
             if then is not None:
                 then(not_stable(self._file.path, error))
 
-        self._committer.submit(Job(self._file.descriptor, written, done, failed))
+        self._committer.submit(CommitJob(self._file.descriptor, written, done, failed))
 
     def _write_again(self) -> None:
         """Make all writes since the last good commit part of the next synchronisation.
@@ -518,10 +518,10 @@ class SlabLog:
         self._file.close()
 
 
-def not_stable(path: Path, error: OSError) -> StoreError:
+def not_stable(path: Path, error: OSError) -> RecordStoreError:
     """Return the error for writes that may be lost if the machine fails."""
-    return StoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
+    return RecordStoreError(f"{path} cannot be put on stable storage: {error.strerror or error}")
 
 
 def _octets(text: str) -> bytes:
-    return to_octets(text) if text else b""
+    return text_to_bytes(text) if text else b""

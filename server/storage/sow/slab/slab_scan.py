@@ -16,7 +16,7 @@ from server.storage.sow.slab.slab_file import DamagedFileError, SlabFile
 from server.storage.sow.slab.slab_format import ENTRY, ENTRY_HEAD, FIRST_ENTRY, SlabHeader, padded
 
 
-class ChainLink(NamedTuple):
+class SlabExtent(NamedTuple):
     """One slab of the log.
 
     Attributes:
@@ -30,7 +30,7 @@ class ChainLink(NamedTuple):
     end: int | None
 
 
-class LogEnd(NamedTuple):
+class SlabLogEnd(NamedTuple):
     """The end of a log.
 
     Attributes:
@@ -39,12 +39,12 @@ class LogEnd(NamedTuple):
         lost: bytes after the end that were written, but cannot be read or reached.
     """
 
-    links: list[ChainLink]
+    links: list[SlabExtent]
     highest_epoch: int
     lost: int
 
 
-def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
+def chain(file: SlabFile) -> tuple[list[SlabExtent], int]:
     """Find the slabs of the log, oldest first, and the highest epoch in the file.
 
     Raises:
@@ -66,14 +66,14 @@ def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
             raise DamagedFileError(f"all slabs of {file.path} have lost their headers")
         return [], 0
     first = point.tail or min(by_epoch)
-    links: list[ChainLink] = []
+    links: list[SlabExtent] = []
     epoch: int | None = first
     while epoch is not None:
         if epoch not in by_epoch:
             raise DamagedFileError(f"the header of slab {epoch} of {file.path} is not readable")
         index, header = by_epoch[epoch]
         following = successors.get(epoch)
-        links.append(ChainLink(index, header, following.previous_end if following else None))
+        links.append(SlabExtent(index, header, following.previous_end if following else None))
         epoch = following.epoch if following else None
     if links[-1].header.epoch < point.epoch:
         raise DamagedFileError(
@@ -82,7 +82,7 @@ def chain(file: SlabFile) -> tuple[list[ChainLink], int]:
     return links, max(by_epoch)
 
 
-def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
+def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> SlabLogEnd:
     """Read the whole log, entry by entry.
 
     Args:
@@ -93,7 +93,7 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
         DamagedFileError: an entry that was committed cannot be read.
     """
 
-    def read(link: ChainLink) -> int:
+    def read(link: SlabExtent) -> int:
         end = FIRST_ENTRY
         for position, data in entries(file, link):
             take(link.place * file.slab_size + position, data)
@@ -103,7 +103,7 @@ def scan(file: SlabFile, take: Callable[[int, bytes], None]) -> LogEnd:
     return scan_slabs(file, read)
 
 
-def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
+def scan_slabs(file: SlabFile, read: Callable[[SlabExtent], int]) -> SlabLogEnd:
     """Read the whole log, slab by slab.
 
     Args:
@@ -116,7 +116,7 @@ def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
     """
     links, highest = chain(file)
     point = file.commit_point
-    whole: list[ChainLink] = []
+    whole: list[SlabExtent] = []
     for link in links:
         position = read(link)
         whole.append(link._replace(end=position))
@@ -129,11 +129,11 @@ def scan_slabs(file: SlabFile, read: Callable[[ChainLink], int]) -> LogEnd:
                     " completely"
                 )
             end = _last_trace(file, link, position) if link.end is None else link.end
-            return LogEnd(whole, highest, end - position)
-    return LogEnd(whole, highest, 0)
+            return SlabLogEnd(whole, highest, end - position)
+    return SlabLogEnd(whole, highest, 0)
 
 
-def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
+def _last_trace(file: SlabFile, link: SlabExtent, position: int) -> int:
     """Return where the entries of the newest slab once ended, as far as traces show it.
 
     Args:
@@ -162,7 +162,7 @@ def _last_trace(file: SlabFile, link: ChainLink, position: int) -> int:
     return end
 
 
-def entries(file: SlabFile, link: ChainLink) -> Iterator[tuple[int, bytes]]:
+def entries(file: SlabFile, link: SlabExtent) -> Iterator[tuple[int, bytes]]:
     """Yield the entries of a slab up to the first invalid one, with their positions."""
     slab = file.slabs[link.place]
     epoch = link.header.epoch & 0xFFFFFFFF

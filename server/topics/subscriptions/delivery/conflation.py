@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from server.topics.subscriptions.delivery.focus_state import Key, Received
+from server.topics.subscriptions.delivery.focus_state import FocusKey, FocusState
 
 if TYPE_CHECKING:
     from server.message_types.base import Extractor, MessageType
     from server.message_types.paths import Path
     from server.util.clock import Timer
-    from server.util.task import Sliced
+    from server.util.task import EngineTask
 
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two checks whether a client keeps up, where the interval is `auto`."""
@@ -54,7 +54,7 @@ class ConflationTerms:
     keys: tuple[Path, ...]
 
 
-class Pending(Protocol):
+class ConflatedMessage(Protocol):
     """A message that waits for its interval to pass."""
 
     @property
@@ -86,7 +86,7 @@ class Conflater:
     Attributes:
         received: the client's states of records, for `oof` messages; None if they follow from the
             records (server/topics/subscriptions/delivery/record_conflation.py).
-        doing: see `Sliced.doing`.
+        doing: see `EngineTask.doing`.
     """
 
     def __init__(
@@ -99,19 +99,19 @@ class Conflater:
         hold: Callable[[int], None],
         *,
         has_all_that_matches: bool = False,
-        slices: tuple[Callable[[Sliced], None], str] | None = None,
+        slices: tuple[Callable[[EngineTask], None], str] | None = None,
     ) -> None:
-        self.received: Received | None = None if has_all_that_matches else Received(hold)
+        self.received: FocusState | None = None if has_all_that_matches else FocusState(hold)
         self._terms = terms
         self._extract: Extractor | None = message_type.extractor(terms.keys) if terms.keys else None
         self._clock = clock
         self._is_behind = is_behind
         self._flush = flush
         self._hold = hold
-        self._pending: dict[Key, tuple[float, Pending]] = {}
+        self._pending: dict[FocusKey, tuple[float, ConflatedMessage]] = {}
         self._cancel: Callable[[], None] | None = None
         self._is_leaving = False
-        self._queue: Callable[[Sliced], None] | None = None
+        self._queue: Callable[[EngineTask], None] | None = None
         client = ""
         if slices is not None:
             self._queue, client = slices
@@ -122,13 +122,13 @@ class Conflater:
         """Number of waiting messages."""
         return len(self._pending)
 
-    def key(self, topic: str, body: bytes, sow_key: str | None) -> Key | None:
+    def key(self, topic: str, body: bytes, sow_key: str | None) -> FocusKey | None:
         """Return the conflation key of a message; None if it has neither key fields nor SOW key."""
         if self._extract is not None:
             return topic, repr(self._extract(body))
         return None if sow_key is None else (topic, sow_key)
 
-    def take(self, key: Key, message: Pending) -> None:
+    def take(self, key: FocusKey, message: ConflatedMessage) -> None:
         """Queue a message, or merge it into a waiting one with the same key."""
         waiting = self._pending.get(key)
         if waiting is not None:
@@ -178,7 +178,7 @@ class Conflater:
             self._flush()
 
     def step(self) -> bool:
-        """Release some of the due messages. See `Sliced.step`."""
+        """Release some of the due messages. See `EngineTask.step`."""
         self._is_leaving = self._release_due(self._clock.steady(), _AT_ONCE)
         return self._is_leaving
 
@@ -194,7 +194,7 @@ class Conflater:
             self._release(key)
         return bool(self._pending)
 
-    def _release(self, key: Key) -> None:
+    def _release(self, key: FocusKey) -> None:
         _, message = self._pending.pop(key)
         self._hold(-_MESSAGE - message.size)
         message.release()

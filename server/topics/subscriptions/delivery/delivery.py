@@ -15,7 +15,7 @@ from amperage.wire.frame_slices import Places, framed
 from amperage.wire.framing import frame_head
 from amperage.wire.header import json_text
 from server.topics.subscriptions.delivery.envelope import Envelope
-from server.topics.subscriptions.delivery.message_batch import MessageRun
+from server.topics.subscriptions.delivery.message_batch import MessageBatch
 from server.topics.subscriptions.delivery.outbox import LARGE_BODY
 from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.limits.failures import give_up_on
@@ -36,7 +36,7 @@ class Delivery(Protocol):
         """
 
 
-class Writer(Protocol):
+class FrameWriter(Protocol):
     """Takes frames for a connection: its outbox, or a `CountedOutbox`."""
 
     def write(self, data: bytes, /) -> None:
@@ -51,7 +51,7 @@ Recipient: TypeAlias = "tuple[Delivery, Sequence[Subscription]]"
 
 
 def hand_over(recipients: Iterable[Recipient], bodies: Sequence[bytes], envelope: Envelope) -> None:
-    """Deliver messages; a failed delivery ends its subscriptions (see `Failures`).
+    """Deliver messages; a failed delivery ends its subscriptions (see `SubscriptionFailures`).
 
     Args:
         recipients: the deliveries with their subscriptions.
@@ -83,7 +83,7 @@ class DirectDelivery:
     __slots__ = ("_frames", "_further_keys", "_left", "_outbox", "_present", "_right")
 
     def __init__(
-        self, outbox: Writer, topic: str, sub_ids: Sequence[str], presentation: Presentation
+        self, outbox: FrameWriter, topic: str, sub_ids: Sequence[str], presentation: Presentation
     ) -> None:
         self._outbox = outbox
         self._present = presentation.present if presentation.changes_bodies else None
@@ -112,12 +112,12 @@ class DirectDelivery:
         self._outbox.write_run(frame_head(header, size), 0)
         self._outbox.write(body)
 
-    def deliver_run(self, run: MessageRun) -> None:
+    def deliver_run(self, run: MessageBatch) -> None:
         """Frame messages that have bookmarks of their own, and write them to the outbox."""
         self._outbox.write_run(self._frames(run, self._left, self._right), len(run))
 
 
-def deliver_run(run: MessageRun, delivery: Delivery) -> None:
+def deliver_run(run: MessageBatch, delivery: Delivery) -> None:
     """Deliver messages that have bookmarks of their own.
 
     A delivery that does not frame them directly gets them one by one.

@@ -16,7 +16,7 @@ _MOST_KEPT: Final = 65_536
 """Limit on sets plus the deliveries in them."""
 
 
-class PreparedSets(dict[_Key, Sequence[_Recipient]]):
+class DeliveryCache(dict[_Key, Sequence[_Recipient]]):
     """Deliveries by the conditions they depend on; a dictionary, cleared when it is too large."""
 
     __slots__ = ("_size",)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.message_types.paths import Path
 
 
-class Differ:
+class DeltaEncoder:
     """Makes deltas for the records of one topic.
 
     Args:

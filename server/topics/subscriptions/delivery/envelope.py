@@ -12,7 +12,7 @@ from amperage.wire.header import json_text
 from server.expressions.message_context import MessageContext
 
 if TYPE_CHECKING:
-    from server.topics.subscriptions.client import Client
+    from server.topics.subscriptions.client import ClientIdentity
 
 
 class Envelope:
@@ -56,7 +56,7 @@ class Envelope:
 
     def __init__(
         self,
-        publisher: Client | None,
+        publisher: ClientIdentity | None,
         received: float,
         correlation_id: str | None = None,
         sow_key: str | None = None,

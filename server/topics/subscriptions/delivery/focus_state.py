@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-Key: TypeAlias = tuple[str, str]
+FocusKey: TypeAlias = tuple[str, str]
 """The conflation key of a message: the topic, and the values of the key fields."""
 
 _ENTRY: Final = 300
 """Bytes that an entry takes, apart from the body."""
 
 
-class Received:
+class FocusState:
     """Bodies last sent to a client, by key.
 
     Args:
@@ -31,20 +31,20 @@ class Received:
 
     def __init__(self, hold: Callable[[int], None]) -> None:
         self._hold: Final = hold
-        self._bodies: Final[dict[Key, bytes]] = {}
+        self._bodies: Final[dict[FocusKey, bytes]] = {}
         self._is_counted = True
 
-    def get(self, key: Key) -> bytes | None:
+    def get(self, key: FocusKey) -> bytes | None:
         """Return the body that the client has; None if it has none."""
         return self._bodies.get(key)
 
-    def put(self, key: Key, body: bytes) -> None:
+    def put(self, key: FocusKey, body: bytes) -> None:
         """Record that a body is sent to the client."""
         earlier = self._bodies.get(key)
         self._bodies[key] = body
         self._count(_ENTRY + len(body) if earlier is None else len(body) - len(earlier))
 
-    def pop(self, key: Key) -> bytes | None:
+    def pop(self, key: FocusKey) -> bytes | None:
         """Remove and return the client's body; None if it has none."""
         body = self._bodies.pop(key, None)
         if body is not None:

@@ -14,7 +14,7 @@ from server.topics.subscriptions.delivery.envelope import Envelope, correlation_
 from server.topics.subscriptions.delivery.logged_frames import frames
 
 if TYPE_CHECKING:
-    from server.storage.journal import Entry, Origin, PackedRun
+    from server.storage.journal import JournalEntry, JournalOrigin, RawEntryBatch
 
 _MICROSECONDS: Final = 1e6
 
@@ -28,7 +28,7 @@ class LoggedEnvelope(Envelope):
 
     __slots__ = ("_entry", "_further_keys", "_further_wanted")
 
-    def __init__(self, entry: Entry) -> None:  # no super().__init__(): one is made per message
+    def __init__(self, entry: JournalEntry) -> None:  # no super().__init__(): one is made per message
         self._entry = entry
         self._further_keys = b""
         self._further_wanted = (False, False, False)
@@ -87,8 +87,8 @@ class LoggedEnvelope(Envelope):
         return context
 
 
-class LoggedRun:
-    """Consecutive messages of one user to one topic; see `MessageRun`.
+class LoggedBatch:
+    """Consecutive messages of one user to one topic; see `MessageBatch`.
 
     Args:
         run: their entries, which have no extras.
@@ -96,7 +96,7 @@ class LoggedRun:
 
     __slots__ = ("_bodies", "_run")
 
-    def __init__(self, run: PackedRun) -> None:
+    def __init__(self, run: RawEntryBatch) -> None:
         self._run = run
         self._bodies: Sequence[bytes] | None = None
 
@@ -105,7 +105,7 @@ class LoggedRun:
 
     @property
     def bodies(self) -> Sequence[bytes]:
-        """See `MessageRun`."""
+        """See `MessageBatch`."""
         if self._bodies is None:
             self._bodies = self._run.data()
         return self._bodies
@@ -120,7 +120,7 @@ class LoggedRun:
         bookmark: bool,
         record: bool,
     ) -> bytes:
-        """See `MessageRun`. The order of the keys is that of `LoggedEnvelope`."""
+        """See `MessageBatch`. The order of the keys is that of `LoggedEnvelope`."""
         run = self._run
         keys = _origin_key(run.origin)
         return frames(
@@ -128,15 +128,15 @@ class LoggedRun:
         )
 
     def envelope(self, position: int) -> LoggedEnvelope:
-        """See `MessageRun`."""
+        """See `MessageBatch`."""
         return LoggedEnvelope(self._run.entry(position))
 
-    def pick(self, positions: Sequence[int]) -> LoggedRun:
+    def pick(self, positions: Sequence[int]) -> LoggedBatch:
         """Return some of the messages."""
-        return LoggedRun(self._run.pick(positions))
+        return LoggedBatch(self._run.pick(positions))
 
 
-def _origin_key(origin: Origin) -> bytes:
+def _origin_key(origin: JournalOrigin) -> bytes:
     return b"" if origin is NO_ORIGIN else _user_key(origin.auth_id)
 
 

@@ -18,7 +18,7 @@ def frames(
     Args:
         records: the records of entries without extras, each with its body's offset in
             `place_of_bodies`.
-        place_of_bodies: as in a `Passage`.
+        place_of_bodies: as in a `RawEntryRange`.
         presented: the bodies to send in place of those of the records; None to send the latter.
         left: the header up to the length of the body.
         keys: further header keys as JSON text, each with its leading comma.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
 
 
-class MessageRun(Protocol):
+class MessageBatch(Protocol):
     """Messages to one topic, in their order."""
 
     def __len__(self) -> int:

@@ -23,8 +23,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from server.topics.subscriptions.traffic import Traffic
-from server.util.counters import Tally
+from server.topics.subscriptions.traffic import OutputTraffic
+from server.util.counters import TrafficCounter
 
 _FLUSHED_BETWEEN_LOOKS: Final = 8
 """Outboxes flushed between two looks at the clock: some dozen microseconds each."""
@@ -69,7 +69,7 @@ class Outbox:
     def __init__(
         self,
         waiting: list[Outbox],
-        traffic: Traffic,
+        traffic: OutputTraffic,
         sink: Callable[[bytes], None],
         *,
         takes_parts: bool = False,
@@ -107,8 +107,8 @@ class Outbox:
         self.messages_out += messages - 1
         self.write(data)
 
-    def counted(self, tally: Tally) -> CountedOutbox:
-        """Return a writer to this outbox that counts messages in `tally`; see `Traffic`."""
+    def counted(self, tally: TrafficCounter) -> CountedOutbox:
+        """Return a writer to this outbox that counts messages in `tally`; see `OutputTraffic`."""
         return CountedOutbox(self, tally)
 
     def flush(self) -> None:
@@ -197,7 +197,7 @@ class CountedOutbox:
 
     __slots__ = ("_outbox", "_tally")
 
-    def __init__(self, outbox: Outbox, tally: Tally) -> None:
+    def __init__(self, outbox: Outbox, tally: TrafficCounter) -> None:
         self._outbox = outbox
         self._tally = tally
 
@@ -272,7 +272,7 @@ class Outboxes:
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self.waiting: list[Outbox] = []
-        self.traffic: Final = Traffic()
+        self.traffic: Final = OutputTraffic()
         self._elapsed = elapsed
 
     @property

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from amperage.wire.header import json_text
 from server.message_types.base import BodyError, MessageType
-from server.message_types.select_list import Selection
+from server.message_types.select_list import FieldSelection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from server.topics.subscriptions.delivery.envelope import Envelope
-    from server.topics.subscriptions.delivery.message_batch import MessageRun
+    from server.topics.subscriptions.delivery.message_batch import MessageBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class SelectList:
     """
 
     text: str
-    selection: Selection
+    selection: FieldSelection
     message_type: MessageType
     is_binding: bool = False
 
@@ -96,7 +96,7 @@ class Presentation:
             timestamp=self.timestamp, bookmark=self.bookmark, record=self.sow_key
         )
 
-    def frames(self, run: MessageRun, left: bytes, right: bytes) -> bytes:
+    def frames(self, run: MessageBatch, left: bytes, right: bytes) -> bytes:
         """Return the frames of messages that have individual values of these keys.
 
         Args:

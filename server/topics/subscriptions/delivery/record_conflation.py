@@ -24,16 +24,16 @@ from server.topics.subscriptions.delivery.record_delivery import MATCH
 
 if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.conflation import Conflater
-    from server.topics.subscriptions.delivery.focus_state import Key
+    from server.topics.subscriptions.delivery.focus_state import FocusKey
     from server.topics.subscriptions.delivery.record_delivery import (
-        Barrier,
+        RecordVisibility,
         RecordFramer,
         RecordMessage,
     )
     from server.topics.subscriptions.subscription import Subscription
 
 
-class Form(Enum):
+class RecordMessageForm(Enum):
     """The form of a subscription's message about a change."""
 
     WHOLE = "the record"
@@ -71,10 +71,10 @@ class ConflatedRecordDelivery:
         subscription: Subscription,
         conflater: Conflater,
         topic: str,
-        form: Form,
+        form: RecordMessageForm,
         publish: RecordFramer,
         leave: RecordFramer,
-        barrier: Barrier | None,
+        barrier: RecordVisibility | None,
         *,
         had: bool,
     ) -> None:
@@ -91,11 +91,11 @@ class ConflatedRecordDelivery:
         """See `RecordDelivery.deliver`."""
         body, form = b"", self.form
         presentation = self.subscription.presentation
-        if form is Form.DELTA and self.barrier is not None and self.barrier.hid(message):
-            form = Form.WHOLE
-        if form is Form.WHOLE:
+        if form is RecordMessageForm.DELTA and self.barrier is not None and self.barrier.hid(message):
+            form = RecordMessageForm.WHOLE
+        if form is RecordMessageForm.WHOLE:
             body = presentation.cut(message.body)
-        elif form is Form.DELTA:
+        elif form is RecordMessageForm.DELTA:
             delta = message.delta(presentation)
             if delta is None and self.subscription.no_empties:
                 return
@@ -123,8 +123,8 @@ class _PendingRecord:
     def __init__(
         self,
         delivery: ConflatedRecordDelivery,
-        form: Form,
-        key: Key,
+        form: RecordMessageForm,
+        key: FocusKey,
         message: RecordMessage,
         body: bytes,
     ) -> None:
@@ -146,12 +146,12 @@ class _PendingRecord:
 
     def absorb(self, later: Self) -> None:
         """See `Pending.absorb`."""
-        if self._form is Form.LEAVING and later._form is not Form.LEAVING:
+        if self._form is RecordMessageForm.LEAVING and later._form is not RecordMessageForm.LEAVING:
             self._gone = self._gone or (self._delivery, self._message)
-        if later._form is not Form.DELTA or self._form is Form.LEAVING:
+        if later._form is not RecordMessageForm.DELTA or self._form is RecordMessageForm.LEAVING:
             self._form = later._form
             self.body = later.body
-        elif self._form is Form.DELTA:
+        elif self._form is RecordMessageForm.DELTA:
             self.body = later._message.merge_deltas(self.body, later.body)
         else:
             self.body = later._delivery.subscription.presentation.cut(later._message.body)
@@ -162,7 +162,7 @@ class _PendingRecord:
         """See `Pending.release`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         first = self._message.envelope.held_since(self._received, self._bookmark)
-        if self._form is Form.LEAVING:
+        if self._form is RecordMessageForm.LEAVING:
             known = self._known()
             if conflater.received is not None:
                 conflater.received.pop(self._key)

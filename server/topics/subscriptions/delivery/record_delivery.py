@@ -18,9 +18,9 @@ from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.record_frames import frames
 
 if TYPE_CHECKING:
-    from server.storage.sow.record_batch import RecordRun
+    from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.records import Record
-    from server.topics.subscriptions.delivery.delta import Differ
+    from server.topics.subscriptions.delivery.delta import DeltaEncoder
 
 MATCH: Final = "match"
 DELETED: Final = "deleted"
@@ -62,7 +62,7 @@ class RecordMessage:
         body: bytes,
         previous: bytes | None,
         envelope: Envelope,
-        differ: Differ,
+        differ: DeltaEncoder,
         reason: str,
         correlation_id: str,
         record: Record,
@@ -84,7 +84,7 @@ class RecordMessage:
         self._delta: list[bytes | None] | None = None
 
     @classmethod
-    def about(cls, record: Record, reason: str, differ: Differ) -> Self:
+    def about(cls, record: Record, reason: str, differ: DeltaEncoder) -> Self:
         """Return a message about an unchanged record, with the header fields of its publish."""
         envelope = Envelope(None, to_seconds(record.timestamp))
         envelope.bookmark = record.bookmark
@@ -146,7 +146,7 @@ class RecordMessage:
         return self._differ.merge(earlier, later)
 
 
-class Barrier(Protocol):
+class RecordVisibility(Protocol):
     """Limits messages about records that a user is not always entitled to."""
 
     def told(self, message: RecordMessage) -> RecordMessage:
@@ -163,7 +163,7 @@ class RecordDelivery(Protocol):
         """Deliver a change."""
 
 
-class Writer(Protocol):
+class RecordFrameWriter(Protocol):
     """Takes bytes for a connection: its outbox, or a reservation in it."""
 
     def write(self, data: bytes) -> None:
@@ -190,7 +190,7 @@ class RecordFramer(Protocol):
         """
 
 
-class Framer:
+class OutboxRecordFramer:
     """Writes messages about records to a connection's outbox.
 
     Args:
@@ -205,7 +205,7 @@ class Framer:
 
     def __init__(
         self,
-        outbox: Writer,
+        outbox: RecordFrameWriter,
         command: str,
         topic: str,
         sub_ids: Sequence[str],
@@ -238,7 +238,7 @@ class Framer:
         )
         self._outbox.write(frame(header, body))
 
-    def write_run(self, run: RecordRun, envelope: Envelope) -> None:
+    def write_run(self, run: SowRecordBatch, envelope: Envelope) -> None:
         """Send the records of a run, whole. The headers are those of `write`.
 
         Args:
@@ -264,7 +264,7 @@ class Framer:
         self._outbox.write_run(made, len(bodies))
 
 
-class WholeDelivery:
+class FullRecordDelivery:
     """Sends whole records: their new state.
 
     Args:
@@ -282,13 +282,13 @@ class WholeDelivery:
 
 
 def deliver_run(
-    delivery: RecordDelivery, run: RecordRun, envelope: Envelope, differ: Differ
+    delivery: RecordDelivery, run: SowRecordBatch, envelope: Envelope, differ: DeltaEncoder
 ) -> None:
     """Deliver the records of a run, if their earlier states do not matter.
 
     A delivery that does not frame them directly gets them one by one.
     """
-    if isinstance(delivery, WholeDelivery) and isinstance(delivery.framer, Framer):
+    if isinstance(delivery, FullRecordDelivery) and isinstance(delivery.framer, OutboxRecordFramer):
         framer = delivery.framer
         for part in run.by_publisher() if framer.presentation.bookmark else (run,):
             framer.write_run(part, envelope)
@@ -303,7 +303,7 @@ def deliver_run(
         )
 
 
-class LeavingDelivery:
+class OofDelivery:
     """Sends `oof` messages, with the new state or the last one that the user is entitled to.
 
     Args:
@@ -313,7 +313,7 @@ class LeavingDelivery:
 
     __slots__ = ("_barrier", "_framer")
 
-    def __init__(self, framer: RecordFramer, barrier: Barrier | None) -> None:
+    def __init__(self, framer: RecordFramer, barrier: RecordVisibility | None) -> None:
         self._framer = framer
         self._barrier = barrier
 
@@ -336,7 +336,7 @@ class DeltaDelivery:
     __slots__ = ("_barrier", "_changed", "_unchanged")
 
     def __init__(
-        self, changed: RecordFramer, unchanged: RecordFramer | None, barrier: Barrier | None
+        self, changed: RecordFramer, unchanged: RecordFramer | None, barrier: RecordVisibility | None
     ) -> None:
         self._changed = changed
         self._unchanged = unchanged

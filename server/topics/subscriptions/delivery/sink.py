@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.presentation import Presentation
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
-    from server.util.counters import Tally
+    from server.util.counters import TrafficCounter
 
 
-class Sink(Protocol):
+class MessageSink(Protocol):
     """Takes the messages of a subscription."""
 
     def take(self, topic: str, body: bytes, envelope: Envelope) -> None:
@@ -59,7 +59,7 @@ class SinkDelivery:
 
     __slots__ = ("_presentation", "_sink", "_tally", "_topic")
 
-    def __init__(self, sink: Sink, topic: str, presentation: Presentation, tally: Tally) -> None:
+    def __init__(self, sink: MessageSink, topic: str, presentation: Presentation, tally: TrafficCounter) -> None:
         self._tally = tally
         self._sink = sink
         self._topic = topic
@@ -84,7 +84,7 @@ class SinkFramer:
 
     __slots__ = ("_take", "_topic", "presentation")
 
-    def __init__(self, sink: Sink, topic: str, presentation: Presentation, *, leaves: bool) -> None:
+    def __init__(self, sink: MessageSink, topic: str, presentation: Presentation, *, leaves: bool) -> None:
         self._take = sink.take_leaving if leaves else sink.take_record
         self._topic = topic
         self.presentation = presentation

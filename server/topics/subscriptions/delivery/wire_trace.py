@@ -14,8 +14,8 @@ from amperage.wire.framing import contents, header_end
 from amperage.wire.header import command_name
 
 if TYPE_CHECKING:
-    from server.topics.subscriptions.client import Client
-    from server.util.log_protocol import Log
+    from server.topics.subscriptions.client import ClientIdentity
+    from server.util.log_protocol import ServerLog
 
 _MESSAGE: Final = "17-0001"
 _ACK: Final = "17-0002"
@@ -26,8 +26,8 @@ _HIDDEN: Final = rb'\1***"'
 _COMMAND_START: Final = len('{"c":"')
 
 
-def with_transcript(
-    client: Client, log: Log, send: Callable[[bytes], None]
+def with_wire_trace(
+    client: ClientIdentity, log: ServerLog, send: Callable[[bytes], None]
 ) -> Callable[[bytes], None]:
     """Wrap `send`, so that frames are logged as well; return `send` itself if no log wants them.
 

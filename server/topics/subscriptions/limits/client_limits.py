@@ -20,7 +20,7 @@ _NANOSECONDS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """The limits on bytes kept for the clients of a pool.
 
     Attributes:
@@ -43,7 +43,7 @@ def has_own_pool(transport: SlowClientLimits) -> bool:
     return transport != SlowClientLimits(None, None, None, None, None)
 
 
-def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> Limits:
+def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None) -> ClientLimits:
     """Return the limits of a configuration, with defaults for missing values.
 
     Args:
@@ -56,7 +56,7 @@ def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None)
     disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _LEAST_DEFAULT_DISK)
     age = spec.client_message_age_limit or outer.client_message_age_limit
     capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
-    return Limits(
+    return ClientLimits(
         memory=memory,
         disk=disk,
         directory=spec.message_disk_path or outer.message_disk_path or _DEFAULT_DIRECTORY,

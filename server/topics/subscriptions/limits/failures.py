@@ -19,15 +19,15 @@ from server.expressions.regex.budget import TooCostlyError
 
 if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
-    from server.util.log_protocol import Log
-    from server.util.task import Sliced
+    from server.util.log_protocol import ServerLog
+    from server.util.task import EngineTask
 
 _REASON: Final = "subscription ended"
 _AT_ONCE: Final = 20
 """Subscriptions that end in a slice."""
 
 
-class FailedFor(Protocol):
+class SubscriptionOwner(Protocol):
     """The client of a subscription that has failed."""
 
     @property
@@ -54,15 +54,15 @@ class FailedFor(Protocol):
 
 
 class _Failure(NamedTuple):
-    """A reported failure: the subscription has to end. See `Failures.report`."""
+    """A reported failure: the subscription has to end. See `SubscriptionFailures.report`."""
 
-    client: FailedFor
+    client: SubscriptionOwner
     sub_id: str
     topic: str
     error: Exception
 
 
-class Failures:
+class SubscriptionFailures:
     """Ends the subscriptions of an engine for which something has failed.
 
     Args:
@@ -70,13 +70,13 @@ class Failures:
         log: gets an entry for each failure.
     """
 
-    def __init__(self, queue: Callable[[Sliced], None], log: Log) -> None:
+    def __init__(self, queue: Callable[[EngineTask], None], log: ServerLog) -> None:
         self._queue = queue
         self._log = log
         self._reported: deque[_Failure] = deque()
         self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
 
-    def report(self, client: FailedFor, sub_id: str, topic: str, error: Exception) -> None:
+    def report(self, client: SubscriptionOwner, sub_id: str, topic: str, error: Exception) -> None:
         """Queue the end of a subscription because of a failure.
 
         Args:
@@ -94,12 +94,12 @@ class Failures:
 
     @property
     def doing(self) -> tuple[str, str]:
-        """See `Sliced.doing`."""
+        """See `EngineTask.doing`."""
         client = self._reported[0].client.client_name if self._reported else ""
         return client, "failed subscriptions"
 
     def step(self) -> bool:
-        """End some of the subscriptions. See `Sliced.step`."""
+        """End some of the subscriptions. See `EngineTask.step`."""
         for _ in range(min(_AT_ONCE, len(self._reported))):
             failure = self._reported.popleft()
             try:
@@ -140,7 +140,7 @@ class Failures:
 
 
 def give_up_on(subscriptions: Iterable[Subscription], error: Exception) -> None:
-    """Report a failure on behalf of some subscriptions. See `Failures`."""
+    """Report a failure on behalf of some subscriptions. See `SubscriptionFailures`."""
     for subscription in subscriptions:
         subscriber, topic = subscription.subscriber, subscription.selector.text
         subscriber.subscription_failed(subscription.sub_id, topic, error)

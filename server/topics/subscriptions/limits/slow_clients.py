@@ -26,12 +26,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
-from server.topics.subscriptions.limits.client_limits import Limits
-from server.util.daemon_threads import DaemonThreads
+from server.topics.subscriptions.limits.client_limits import ClientLimits
+from server.util.daemon_threads import DaemonThreadPool
 
 if TYPE_CHECKING:
     from server.util.clock import Clock
-    from server.util.log_protocol import Log
+    from server.util.log_protocol import ServerLog
 
 _SLICE: Final = 256 * 1024
 """Bytes passed to a socket at once."""
@@ -39,7 +39,7 @@ _SLICE: Final = 256 * 1024
 _WRITTEN_AT_ONCE: Final = 1024 * 1024
 """Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
 
-_CLOSING: Final = DaemonThreads(1, "spill-close")
+_CLOSING: Final = DaemonThreadPool(1, "spill-close")
 """Closes spill files: the system takes 50 ms to free the pages of a file of 500 MB."""
 
 _MARKS_PER_LIFETIME: Final = 100
@@ -49,7 +49,7 @@ _UNLIMITED_STEP: Final = 1.0
 """The same in seconds, if there is no limit; then the age is only displayed."""
 
 
-class Kept(NamedTuple):
+class BacklogStats(NamedTuple):
     """The bytes kept for a client, and the limits.
 
     Attributes:
@@ -68,12 +68,12 @@ class Kept(NamedTuple):
     disk: int
     is_offline: bool
     stalled: float | None
-    limits: Limits
+    limits: ClientLimits
     pool_memory: int
     pool_disk: int
 
 
-class Pool:
+class ClientPool:
     """The clients that share limits.
 
     Args:
@@ -85,14 +85,14 @@ class Pool:
         kept: total of all bytes that have ever waited, in memory or on disk.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.memory_used = 0
         self.disk_used = 0
         self.kept = 0
-        self.waiting: set[Backlog] = set()
+        self.waiting: set[ClientBacklog] = set()
 
-    def enforce(self, client: Backlog) -> None:
+    def enforce(self, client: ClientBacklog) -> None:
         """Offline or disconnect clients, after more bytes have been kept for `client`."""
         limits = self.limits
         if client.occupied > limits.memory * limits.share:
@@ -107,7 +107,7 @@ class Pool:
             max(self.waiting, key=lambda one: one.disk_used).give_up()
 
 
-class Backlog:
+class ClientBacklog:
     """The bytes that wait for one client.
 
     Args:
@@ -127,9 +127,9 @@ class Backlog:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: ClientPool,
         clock: Clock,
-        log: Log,
+        log: ServerLog,
         client_name: Callable[[], str],
         write: Callable[[bytes | memoryview], None],
         disconnect: Callable[[], None],
@@ -181,10 +181,10 @@ class Backlog:
         return max(now - (oldest if self._stalled_at is None else min(oldest, self._stalled_at)), 0)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> BacklogStats:
         """The bytes kept for the client, and the limits."""
         stalled_at, pool = self._stalled_at, self._pool
-        return Kept(
+        return BacklogStats(
             self.memory_used,
             self.memory_held,
             self.disk_used,

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from server.message_types.base import Value
     from server.message_types.bulk import BulkExtractor
 
-MOST_AT_ONCE: Final = 64
+MAX_LOOKUP_BATCH_SIZE: Final = 64
 """Messages per step, so that prefetched entries stay in the caches until they are used."""
 
 _UNDECIDED: Final = object()
 
 
-class ValueMatching:
+class EqualityLookup:
     """Finds the matches of messages by the value of a field.
 
     Args:

@@ -1,7 +1,7 @@
 """Index of candidates, such as filters, by a field value that they demand.
 
 The lookup keys follow the rules by which `=` compares texts and numbers, which
-`server.expressions.semantics.Membership` implements with sets: a text finds equal texts and, if it
+`server.expressions.semantics.LiteralSet` implements with sets: a text finds equal texts and, if it
 is a numeral, equal numbers; a number finds equal numbers and texts that are equal numerals.
 Literals so large that integers and doubles lose their exact relation are not indexed.
 """
@@ -25,23 +25,23 @@ from server.expressions.tree import (
     Reference,
 )
 from server.message_types.base import Value
-from server.util.multimap import Crowd, members, put, take
+from server.util.multimap import MultimapItems, members, add_item, discard_item
 from server.util.prefetch import prefetch
-from server.util.string_table import TextTable
+from server.util.string_table import StringTable
 
-C = TypeVar("C", bound=Hashable)
+CandidateT = TypeVar("CandidateT", bound=Hashable)
 """The type of the candidates."""
 
 _BEGINS_NUMERALS: Final = "0123456789+-."
 
-Found: TypeAlias = "Crowd[C] | list[C] | None"
+FieldCandidates: TypeAlias = "MultimapItems[CandidateT] | list[CandidateT] | None"
 """The candidates that demand a value: the only one, or several of them, or None."""
 
-QuickFind: TypeAlias = Callable[[Any], "Found[C]"]
+QuickFind: TypeAlias = Callable[[Any], "FieldCandidates[CandidateT]"]
 """Returns the candidates that demand a value that is no array."""
 
 
-class Demand:
+class FieldDemand:
     """Values of which a field must equal one, by lookup key.
 
     Args:
@@ -85,7 +85,7 @@ class Demand:
             self.text_numbers = dict.fromkeys(text_numbers)
 
 
-class Term:
+class IndexableTerm:
     """A term that demands that a field equals one of some values.
 
     Args:
@@ -96,7 +96,7 @@ class Term:
 
     __slots__ = ("field", "rest", "values")
 
-    def __init__(self, field: Reference, values: Demand, rest: Expr | None) -> None:
+    def __init__(self, field: Reference, values: FieldDemand, rest: Expr | None) -> None:
         self.field = field
         self.values = values
         self.rest = rest
@@ -107,18 +107,18 @@ class Term:
         return not (self.values.texts or self.values.numbers)
 
 
-def indexable_terms(expr: Expr) -> list[Term]:
+def indexable_terms(expr: Expr) -> list[IndexableTerm]:
     """Return the terms of a filter that can be indexed; the index needs one of them."""
-    found: list[Term] = []
+    found: list[IndexableTerm] = []
     terms = conjuncts(expr)
     for position, term in enumerate(terms):
         field, given = _demanded(term)
         if field is None:
             continue
-        values = Demand(given)
+        values = FieldDemand(given)
         if values.is_exact:
             rest = terms[:position] + terms[position + 1 :]
-            found.append(Term(field.reference, values, _joined(rest)))
+            found.append(IndexableTerm(field.reference, values, _joined(rest)))
     return found
 
 
@@ -143,45 +143,45 @@ def _joined(terms: tuple[Expr, ...]) -> Expr | None:
     return terms[0] if len(terms) == 1 else And(terms)
 
 
-class FieldIndex(Generic[C]):
+class FieldIndex(Generic[CandidateT]):
     """The candidates that demand values of one field, by value."""
 
     __slots__ = ("_numbers", "_text_numbers", "_texts")
 
     def __init__(self) -> None:
-        self._texts: TextTable[Crowd[C]] = TextTable()
-        self._numbers: dict[float, Crowd[C]] = {}
-        self._text_numbers: dict[float, Crowd[C]] = {}
+        self._texts: StringTable[MultimapItems[CandidateT]] = StringTable()
+        self._numbers: dict[float, MultimapItems[CandidateT]] = {}
+        self._text_numbers: dict[float, MultimapItems[CandidateT]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._texts or self._numbers or self._text_numbers)
 
-    def add(self, values: Demand, candidate: C) -> None:
+    def add(self, values: FieldDemand, candidate: CandidateT) -> None:
         """Add a candidate, to be found by any of some values."""
         for word in values.texts:
-            put(self._texts, word, candidate)
+            add_item(self._texts, word, candidate)
         for number in values.numbers:
-            put(self._numbers, number, candidate)
+            add_item(self._numbers, number, candidate)
         for number in values.text_numbers:
-            put(self._text_numbers, number, candidate)
+            add_item(self._text_numbers, number, candidate)
 
-    def remove(self, values: Demand, candidate: C) -> None:
+    def remove(self, values: FieldDemand, candidate: CandidateT) -> None:
         """Remove a candidate from some values."""
         for word in values.texts:
-            take(self._texts, word, candidate)
+            discard_item(self._texts, word, candidate)
         for number in values.numbers:
-            take(self._numbers, number, candidate)
+            discard_item(self._numbers, number, candidate)
         for number in values.text_numbers:
-            take(self._text_numbers, number, candidate)
+            discard_item(self._text_numbers, number, candidate)
 
-    def crowd(self, values: Demand) -> int:
+    def crowd(self, values: FieldDemand) -> int:
         """Return the largest number of candidates that share one of some values."""
         crowds = [self._texts.get(word) for word in values.texts]
         crowds += [self._numbers.get(number) for number in values.numbers]
         return max([0 if crowd is None else len(members(crowd)) for crowd in crowds], default=0)
 
     @property
-    def quick_find(self) -> QuickFind[C]:
+    def quick_find(self) -> QuickFind[CandidateT]:
         """The lookup for a value that is no array.
 
         The table's own `get`, if all literals are texts that no number equals.
@@ -193,7 +193,7 @@ class FieldIndex(Generic[C]):
             return self._find_scalar
         return self._texts.get
 
-    def find_all(self, values: Sequence[Value]) -> Sequence[Found[C]]:
+    def find_all(self, values: Sequence[Value]) -> Sequence[FieldCandidates[CandidateT]]:
         """Return the candidates for many values, and prefetch them into the processor's caches.
 
         Raises:
@@ -205,7 +205,7 @@ class FieldIndex(Generic[C]):
         prefetch(found)
         return found
 
-    def find(self, value: Value) -> Collection[C]:
+    def find(self, value: Value) -> Collection[CandidateT]:
         """Return the candidates for a message's value; for an array, those of any element."""
         if isinstance(value, list):
             return dict.fromkeys(candidate for item in value for candidate in self.find(item))
@@ -214,7 +214,7 @@ class FieldIndex(Generic[C]):
             return ()
         return found if isinstance(found, list) else members(found)
 
-    def _find_scalar(self, value: Value) -> Found[C]:
+    def _find_scalar(self, value: Value) -> FieldCandidates[CandidateT]:
         if isinstance(value, str):
             number = numeral(value) if self._numbers else None
             return _both(
@@ -229,7 +229,7 @@ class FieldIndex(Generic[C]):
         )
 
 
-def _both(some: Crowd[C] | None, others: Crowd[C] | None) -> Found[C]:
+def _both(some: MultimapItems[CandidateT] | None, others: MultimapItems[CandidateT] | None) -> FieldCandidates[CandidateT]:
     """Merge the candidates of two lookups."""
     if some is None or others is None:
         return others if some is None else some

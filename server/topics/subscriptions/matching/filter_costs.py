@@ -74,7 +74,7 @@ class FilterCost(NamedTuple):
         return self.seconds_each * self.per_second
 
 
-class Spent:
+class FilterTime:
     """Sampled time of one filter; a base class of filters, to save memory.
 
     Args:
@@ -86,12 +86,12 @@ class Spent:
 
     __slots__ = ("_looks_before", "_messages_before", "seconds")
 
-    def __init__(self, looks: Looks) -> None:
+    def __init__(self, looks: CostSampler) -> None:
         self.seconds = 0.0
         self._looks_before = looks.count
         self._messages_before = looks.messages
 
-    def cost(self, looks: Looks, topic: str, text: str, users: int, sharers: int) -> FilterCost:
+    def cost(self, looks: CostSampler, topic: str, text: str, users: int, sharers: int) -> FilterCost:
         """Return the cost of the filter.
 
         Args:
@@ -115,7 +115,7 @@ class Spent:
         )
 
 
-class Looks:
+class CostSampler:
     """The looks of a set of filters: which messages are sampled, and the totals.
 
     Attributes:
@@ -134,16 +134,16 @@ class Looks:
         self.reading_seconds = 0.0
         self._earlier = self._mark = perf_counter(), 0
 
-    def begin(self) -> Look:
+    def begin(self) -> CostSample:
         """Begin a look at a message, schedule the next one, and return it."""
         now = perf_counter()
         if now - self._mark[0] > _RATE_SECONDS:
             self._earlier, self._mark = self._mark, (now, self.messages)
         between = min(self.count**2, _MOST_BETWEEN)
         self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
-        return Look()
+        return CostSample()
 
-    def end(self, look: Look) -> None:
+    def end(self, look: CostSample) -> None:
         """Add the times of a finished look, unless the thread was preempted."""
         if not look.is_believed:
             return
@@ -162,7 +162,7 @@ class Looks:
         return (self.messages - messages) / max(now - moment, 1.0)
 
 
-class Look:
+class CostSample:
     """One look: the sampled times of one message.
 
     Attributes:
@@ -173,7 +173,7 @@ class Look:
     __slots__ = ("_begun", "_overhead", "_working", "reading_seconds", "seen")
 
     def __init__(self) -> None:
-        self.seen: list[tuple[Spent, float]] = []
+        self.seen: list[tuple[FilterTime, float]] = []
         self.reading_seconds = 0.0
         self._working = thread_time()
         self._begun = perf_counter()

@@ -30,24 +30,24 @@ from weakref import WeakValueDictionary
 
 from server.expressions import BUILTINS, Functions, references, to_text
 from server.expressions.backends.compile_message import Predicate, compile_filter
-from server.expressions.inference import as_read
+from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.expressions.regex.budget import TooCostlyError
 from server.expressions.regex.patterns import searches
 from server.expressions.tree import Call, Expr, Reference, walk
 from server.message_types.base import Extractor, MessageType, Value
-from server.message_types.bulk import MOST_DECIDED, BulkExtractor, bulk_extractor
+from server.message_types.bulk import MAX_BULK_FILTERS, BulkExtractor, bulk_extractor
 from server.storage.sow.record_context import context_of
-from server.topics.subscriptions.matching.equality_lookup import ValueMatching
+from server.topics.subscriptions.matching.equality_lookup import EqualityLookup
 from server.topics.subscriptions.matching.field_index import (
     FieldIndex,
     QuickFind,
-    Term,
+    IndexableTerm,
     indexable_terms,
 )
-from server.topics.subscriptions.matching.filter_costs import FilterCost, Looks, Spent
-from server.topics.subscriptions.matching.regex_budget import Hopeless, Searches, TestEffort
-from server.topics.subscriptions.matching.vectorized import RunMatching
+from server.topics.subscriptions.matching.filter_costs import FilterCost, CostSampler, FilterTime
+from server.topics.subscriptions.matching.regex_budget import ConnectionFailureCounter, LongSearchCounter, SearchBudget
+from server.topics.subscriptions.matching.vectorized import BatchMatcher
 
 if TYPE_CHECKING:
     from server.storage.sow.records import Record
@@ -59,7 +59,7 @@ _MOVED_AT_ONCE: Final = 4
 """Filters that are moved to the next layout when a filter is removed."""
 
 
-class Filter(Spent):
+class Filter(FilterTime):
     """One distinct filter of a topic.
 
     There may be a million, so per-filter state of other modules is kept here, and not in
@@ -69,7 +69,7 @@ class Filter(Spent):
     Args:
         expr: the expression tree.
         text: the normal form, which identifies the filter.
-        looks: see `Spent`.
+        looks: see `FilterTime`.
 
     Attributes:
         expr: see above.
@@ -95,7 +95,7 @@ class Filter(Spent):
         "writer",
     )
 
-    def __init__(self, expr: Expr, text: str, looks: Looks) -> None:
+    def __init__(self, expr: Expr, text: str, looks: CostSampler) -> None:
         super().__init__(looks)
         self.writer: Outbox | None = None
         self.sub_id = ""
@@ -109,13 +109,13 @@ class Filter(Spent):
         self.asks_for_context = "(" in text and any(isinstance(node, Call) for node in walk(expr))
 
 
-Candidate: TypeAlias = Filter | tuple[Filter, Predicate]
+FilterCandidate: TypeAlias = Filter | tuple[Filter, Predicate]
 """A filter that matches, or one that may match, with the test of its undecided terms."""
 
 OnFailure: TypeAlias = Callable[[Filter, Exception], None]
 """Callback for a filter that has failed, with the error."""
 
-Owners: TypeAlias = Callable[[Filter], Collection[int]]
+FilterOwners: TypeAlias = Callable[[Filter], Collection[int]]
 """Returns the owners of a filter: the numbers of their connections."""
 
 
@@ -138,7 +138,7 @@ class FilterSet:
         message_type: MessageType,
         functions: Functions,
         on_failure: OnFailure,
-        owners: Owners = _nobody_known,
+        owners: FilterOwners = _nobody_known,
     ) -> None:
         self._message_type = message_type
         self._functions = functions
@@ -146,14 +146,14 @@ class FilterSet:
         self._owners = owners
         self._filters: dict[str, Filter] = {}
         self._asking = 0  # filters that ask for context
-        self._searches = Searches()
+        self._searches = LongSearchCounter()
         self._layout = _Layout(message_type, functions, self._searches)
         self._next: _Layout | None = None  # replaces `_layout` when it is complete
         self._unmoved: list[Filter] = []  # filters that are not in `_next` yet
-        self._looks = Looks()
+        self._looks = CostSampler()
         self._is_diverted = False  # whether the next message needs more than matching
         self._testing: Filter | None = None  # the filter that an error is attributed to
-        self._runs = RunMatching[Filter](message_type)
+        self._runs = BatchMatcher[Filter](message_type)
 
     def __bool__(self) -> bool:
         return bool(self._filters)
@@ -220,7 +220,7 @@ class FilterSet:
         if looks.messages >= looks.due_at:
             self._is_diverted = True
 
-    def in_runs(self, messages: int) -> RunMatching[Filter] | None:
+    def in_runs(self, messages: int) -> BatchMatcher[Filter] | None:
         """Return the matcher that decides all filters for a batch of messages together.
 
         Args:
@@ -229,25 +229,25 @@ class FilterSet:
         Returns:
             None if the messages are to be matched one by one.
         """
-        if self._is_diverted or len(self._filters) > MOST_DECIDED:
+        if self._is_diverted or len(self._filters) > MAX_BULK_FILTERS:
             return None
         plan = self._layout.plan or self._layout.make_plan()
         runs = self._runs
         return runs if runs.is_ready(plan, self._filters.values(), messages) else None
 
-    def by_value(self) -> ValueMatching | None:
+    def by_value(self) -> EqualityLookup | None:
         """Return the finder of filters by the value of one field, if that decides all filters."""
         if self._is_diverted:
             return None
         plan = self._layout.plan or self._layout.make_plan()
         return plan.by_value
 
-    def are_found_by(self, finder: ValueMatching) -> bool:
+    def are_found_by(self, finder: EqualityLookup) -> bool:
         """Return True if `finder`, from `by_value`, still decides exactly these filters."""
         plan = self._layout.plan
         return plan is not None and plan.by_value is finder and not self._is_diverted
 
-    def are_in(self, runs: RunMatching[Filter]) -> bool:
+    def are_in(self, runs: BatchMatcher[Filter]) -> bool:
         """Return True if `runs`, from `in_runs`, still decides exactly these filters."""
         return self._layout.plan is runs.state and not self._is_diverted
 
@@ -305,7 +305,7 @@ class FilterSet:
 
     def _decide(
         self,
-        found: tuple[Filter, Predicate] | Iterable[Candidate],
+        found: tuple[Filter, Predicate] | Iterable[FilterCandidate],
         values: tuple[Value, ...],
         context: MessageContext,
         matched: list[Filter],
@@ -375,7 +375,7 @@ class FilterSet:
             The filters that match.
         """
         matched: list[Filter] = []
-        hopeless = Hopeless()
+        hopeless = ConnectionFailureCounter()
         left = dropwhile(lambda one: one[0] is not failed, self._layout.candidates(values))
         for filter_, decide in left:
             error: Exception | None = None
@@ -410,7 +410,7 @@ class _Layout:
         plan: the matching plan; None after a change of the filters.
     """
 
-    def __init__(self, message_type: MessageType, functions: Functions, searches: Searches) -> None:
+    def __init__(self, message_type: MessageType, functions: Functions, searches: LongSearchCounter) -> None:
         self.plan: _Plan | None = None
         self._message_type = message_type
         self._functions = functions
@@ -418,7 +418,7 @@ class _Layout:
         self._extract: Extractor | None = None  # None after fields have been added
         self._fields: dict[Reference, int] = {}  # field: position
         self._uses: dict[Reference, int] = {}
-        self._indexes: dict[int, FieldIndex[Candidate]] = {}  # by position
+        self._indexes: dict[int, FieldIndex[FilterCandidate]] = {}  # by position
         self._scanned: dict[Filter, Predicate] = {}
         # Storing the indexed term of each filter would take more memory than all the rest. It is
         # found again among the filter's terms: by this number, or the first if there is no entry.
@@ -459,7 +459,7 @@ class _Layout:
         )
         return self.plan
 
-    def _by_value(self) -> ValueMatching | None:
+    def _by_value(self) -> EqualityLookup | None:
         """Return a finder by the value of a field, if nothing else has to be tested."""
         if self._scanned or self._tests or len(self._indexes) != 1:
             return None
@@ -468,7 +468,7 @@ class _Layout:
         if read is None:
             path = list(self._fields)[position].path
             read = self._readers[position] = bulk_extractor(self._message_type, [path])
-        return ValueMatching(read, index.quick_find, index.find_all)
+        return EqualityLookup(read, index.quick_find, index.find_all)
 
     def place(self, filter_: Filter) -> None:
         """Add a filter."""
@@ -510,11 +510,11 @@ class _Layout:
             if not self._indexes[position]:
                 del self._indexes[position]
 
-    def _candidate(self, filter_: Filter, term: Term) -> Candidate:
+    def _candidate(self, filter_: Filter, term: IndexableTerm) -> FilterCandidate:
         """Return the index entry of a filter, equal as long as the filter is placed here."""
         return filter_ if term.rest is None else (filter_, self._test(term.rest))
 
-    def _crowd(self, term: Term) -> int:
+    def _crowd(self, term: IndexableTerm) -> int:
         """Return the number of filters that share the values that a term demands."""
         position = self._fields.get(term.field)
         index = None if position is None else self._indexes.get(position)
@@ -525,8 +525,8 @@ class _Layout:
         text = to_text(expr)
         test = self._tests.get(text)
         if test is None:
-            effort = TestEffort(self._searches)
-            read = as_read(expr, self._message_type)
+            effort = SearchBudget(self._searches)
+            read = with_inferred_types(expr, self._message_type)
             test = compile_filter(read, self._functions, self._fields, effort)
             self._tests[text] = test
         return test
@@ -559,9 +559,9 @@ class _Plan(NamedTuple):
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
-    lookups: list[tuple[int, QuickFind[Candidate], Callable[[Value], Collection[Candidate]]]]
+    lookups: list[tuple[int, QuickFind[FilterCandidate], Callable[[Value], Collection[FilterCandidate]]]]
     has_tests: bool
-    by_value: ValueMatching | None
+    by_value: EqualityLookup | None
 
 
 def _nobody_is_told(_filter: Filter, _error: Exception) -> None:

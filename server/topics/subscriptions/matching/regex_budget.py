@@ -22,7 +22,7 @@ _FOR_ALL: Final = LONG_SEARCHES + 1
 """Long searches for one message: one test cannot use up all of them."""
 
 
-class Searches:
+class LongSearchCounter:
     """Counts the long searches of a set of filters.
 
     Attributes:
@@ -38,11 +38,11 @@ class Searches:
 
     @property
     def left(self) -> int:
-        """See `Effort.left`."""
+        """See `SearchCounter.left`."""
         return self._left if self._message == self.messages else _FOR_ALL
 
     def spend(self, searches: int = 1) -> None:
-        """See `Effort.spend`."""
+        """See `SearchCounter.spend`."""
         left = self.left
         if left < searches:
             raise TooCostlyError
@@ -50,7 +50,7 @@ class Searches:
         self._left = left - searches
 
 
-class Hopeless:
+class ConnectionFailureCounter:
     """Tracks connections with several failed filters for a message: their others are skipped."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Hopeless:
         return bool(owners) and all(self._failures[one] >= LONG_SEARCHES for one in owners)
 
 
-class TestEffort:
+class SearchBudget:
     """Limits the long searches of one test: a few at once, then one per many messages.
 
     Args:
@@ -78,18 +78,18 @@ class TestEffort:
 
     __slots__ = ("_counted", "_done", "_searches")
 
-    def __init__(self, searches: Searches) -> None:
+    def __init__(self, searches: LongSearchCounter) -> None:
         self._searches = searches
         self._done = 0.0  # decays with each message
         self._counted = searches.messages
 
     @property
     def left(self) -> int:
-        """See `Effort.left`."""
+        """See `SearchCounter.left`."""
         return self._searches.left
 
     def spend(self, searches: int = 1) -> None:
-        """See `Effort.spend`."""
+        """See `SearchCounter.spend`."""
         messages = self._searches.messages
         forgotten = (messages - self._counted) / _MESSAGES_PER_LONG_SEARCH
         self._done = max(0.0, self._done - forgotten) + searches

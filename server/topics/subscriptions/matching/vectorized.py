@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from server.expressions.backends.plain_tests import plain_tests
-from server.message_types.bulk import MOST_DECIDED, UNDECIDED, DecidesInBulk
+from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkFilterMessageType
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
     from server.message_types.base import MessageType
-    from server.message_types.bulk import Decider, PlainTest
+    from server.message_types.bulk import BulkDecider, LiteralTest
 
 _WORTH_MAKING: Final = 256
 """Messages after which a set of filters is expected to last."""
@@ -26,7 +26,7 @@ _MOST_SETS: Final = 1024
 """Cached sets of matching filters."""
 
 
-class Decidable(Protocol):
+class ExpressionHolder(Protocol):
     """A filter."""
 
     @property
@@ -34,10 +34,10 @@ class Decidable(Protocol):
         """Its expression tree."""
 
 
-F = TypeVar("F", bound=Decidable)
+FilterT = TypeVar("FilterT", bound=ExpressionHolder)
 
 
-class RunMatching(Generic[F]):
+class BatchMatcher(Generic[FilterT]):
     """Decides a set of filters for runs of messages, as long as the set stays the same.
 
     Args:
@@ -53,11 +53,11 @@ class RunMatching(Generic[F]):
         self._type = message_type
         self.state: object = None
         self._messages = 0  # counted since `state` is current
-        self._filters: Sequence[F] = ()
-        self._decide: Decider | None = None
-        self._matches: dict[int, tuple[F, ...]] = {}  # by bits of the matching filters
+        self._filters: Sequence[FilterT] = ()
+        self._decide: BulkDecider | None = None
+        self._matches: dict[int, tuple[FilterT, ...]] = {}  # by bits of the matching filters
 
-    def is_ready(self, state: object, filters: Collection[F], messages: int) -> bool:
+    def is_ready(self, state: object, filters: Collection[FilterT], messages: int) -> bool:
         """Count messages, prepare if worthwhile, and return True if `decide` can be called.
 
         Args:
@@ -75,7 +75,7 @@ class RunMatching(Generic[F]):
             self._make(list(filters))
         return self._decide is not None
 
-    def decide(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, int, tuple[F, ...] | None]]:
+    def decide(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, int, tuple[FilterT, ...] | None]]:
         """Decide the filters for messages, if `is_ready` has returned True.
 
         Returns:
@@ -86,7 +86,7 @@ class RunMatching(Generic[F]):
         for begin, end, bits in self._decide(bodies):
             yield begin, end, None if bits == UNDECIDED else self._matched(bits)
 
-    def _matched(self, bits: int) -> tuple[F, ...]:
+    def _matched(self, bits: int) -> tuple[FilterT, ...]:
         found = self._matches.get(bits)
         if found is None:
             if len(self._matches) >= _MOST_SETS:
@@ -95,11 +95,11 @@ class RunMatching(Generic[F]):
             self._matches[bits] = found
         return found
 
-    def _make(self, filters: Sequence[F]) -> None:
+    def _make(self, filters: Sequence[FilterT]) -> None:
         self._matches.clear()
-        if len(filters) > MOST_DECIDED or not isinstance(self._type, DecidesInBulk):
+        if len(filters) > MAX_BULK_FILTERS or not isinstance(self._type, BulkFilterMessageType):
             return
-        tests: list[Sequence[PlainTest]] = []
+        tests: list[Sequence[LiteralTest]] = []
         for filter_ in filters:
             those = plain_tests(filter_.expr)
             if those is None:

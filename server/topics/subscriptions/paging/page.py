@@ -26,17 +26,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from server.storage.sow.records import Record
-from server.topics.subscriptions.delivery.record_conflation import Form
+from server.topics.subscriptions.delivery.record_conflation import RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH, RecordMessage
 
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
-    from server.topics.subscriptions.delivery.delta import Differ
+    from server.topics.subscriptions.delivery.delta import DeltaEncoder
     from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
-    from server.topics.subscriptions.paging.result_set import Move, ResultSet
+    from server.topics.subscriptions.paging.result_set import PositionChange, ResultSet
     from server.topics.subscriptions.subscription import PageTerms, Subscription
 
-Find = Callable[[str], Record | None]
+FindRecord = Callable[[str], Record | None]
 """Returns the current state of a record by its SOW key."""
 
 
@@ -82,9 +82,9 @@ class Page:
         subscription: Subscription,
         terms: PageTerms,
         results: ResultSet,
-        find: Find,
-        differ: Differ,
-        deliver: Callable[[Form], RecordDelivery],
+        find: FindRecord,
+        differ: DeltaEncoder,
+        deliver: Callable[[RecordMessageForm], RecordDelivery],
     ) -> None:
         self.results: Final = results
         self.keys: Final[set[str]] = set()
@@ -95,7 +95,7 @@ class Page:
         self._find: Final = find
         self._differ: Final = differ
         self._deliver: Final = deliver
-        self._deliveries: Final[dict[Form, RecordDelivery]] = {}
+        self._deliveries: Final[dict[RecordMessageForm, RecordDelivery]] = {}
         self._states: Final[dict[str, Record | None]] = {}  # as they were when the page was cut
         self._messages: Final[dict[str, RecordMessage]] = {}  # about records that have changed
         self._suspects: Final[set[str]] = set()  # keys that may have entered or left
@@ -167,7 +167,7 @@ class Page:
         """Keep the state of a record before its change; called until the page is live."""
         self._states.setdefault(key, previous)
 
-    def take(self, key: str, message: RecordMessage, move: Move) -> None:
+    def take(self, key: str, message: RecordMessage, move: PositionChange) -> None:
         """Apply a change of a record that matches, or did.
 
         Args:
@@ -202,7 +202,7 @@ class Page:
         for key in [key for key in self._suspects if key in self.keys and not self._is_on(key)]:
             self._leave(key, self._message(key))
         for key in [key for key in self._suspects if not self._is_known(key) and self._is_on(key)]:
-            self._tell(Form.WHOLE, self._message(key))
+            self._tell(RecordMessageForm.WHOLE, self._message(key))
             self._has(key)
         self._suspects.clear()
 
@@ -213,10 +213,10 @@ class Page:
         position = self.results.position(key)
         return position is not None and self._covers(position)
 
-    def _form(self, key: str) -> Form:
+    def _form(self, key: str) -> RecordMessageForm:
         """Return the form of a changed record; whole if it is new to the client."""
         differs = self._subscription.delta and self._differ.works and self._is_known(key)
-        return Form.DELTA if differs else Form.WHOLE
+        return RecordMessageForm.DELTA if differs else RecordMessageForm.WHOLE
 
     def _is_known(self, key: str) -> bool:
         """Return True if the client has the record's state before the next message."""
@@ -230,7 +230,7 @@ class Page:
         self.keys.discard(key)
         self._stale.discard(key)
         if self._subscription.tracks_focus:
-            self._tell(Form.LEAVING, message)
+            self._tell(RecordMessageForm.LEAVING, message)
 
     def _message(self, key: str) -> RecordMessage:
         """Return the message about an unchanged record that has entered or left the page."""
@@ -244,7 +244,7 @@ class Page:
         last = self._former.get(key) or self._states.get(key) or Record(key, b"", "")
         return RecordMessage.about(last, DELETED, self._differ)
 
-    def _tell(self, form: Form, message: RecordMessage) -> None:
+    def _tell(self, form: RecordMessageForm, message: RecordMessage) -> None:
         delivery = self._deliveries.get(form)
         if delivery is None:
             delivery = self._deliveries[form] = self._deliver(form)

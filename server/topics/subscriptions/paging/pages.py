@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.topics.subscriptions.delivery.record_conflation import Form
+from server.topics.subscriptions.delivery.record_conflation import RecordMessageForm
 from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.matching.filter_set import Filter, FilterSet, match_record
-from server.topics.subscriptions.paging.page import Find, Page
+from server.topics.subscriptions.paging.page import FindRecord, Page
 from server.topics.subscriptions.paging.result_set import ResultSet
 from server.topics.subscriptions.subscription import PageTerms
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.tree import OrderTerm
     from server.message_types.base import MessageType
-    from server.storage.sow.records import Change
-    from server.topics.subscriptions.delivery.delta import Differ
+    from server.storage.sow.records import RecordChange
+    from server.topics.subscriptions.delivery.delta import DeltaEncoder
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
 
 
-class _Paged(NamedTuple):
+class _PageEntry(NamedTuple):
     """A paginated subscription's state.
 
     Attributes:
@@ -42,7 +42,7 @@ class _Paged(NamedTuple):
     filter: Filter | None
 
 
-class Pages:
+class TopicPages:
     """The paginated subscriptions of one topic, and their pages.
 
     Args:
@@ -55,13 +55,13 @@ class Pages:
     __slots__ = ("_differ", "_filters", "_find", "_message_type", "_paged", "_results")
 
     def __init__(
-        self, message_type: MessageType, functions: Functions, find: Find, differ: Differ
+        self, message_type: MessageType, functions: Functions, find: FindRecord, differ: DeltaEncoder
     ) -> None:
         self._message_type: Final = message_type
         self._filters: Final = FilterSet(message_type, functions, self._give_up_on)
         self._find: Final = find
         self._differ: Final = differ
-        self._paged: Final[dict[Subscription, _Paged]] = {}
+        self._paged: Final[dict[Subscription, _PageEntry]] = {}
         self._results: Final[list[tuple[Filter | None, tuple[OrderTerm, ...], ResultSet]]] = []
 
     def __bool__(self) -> bool:
@@ -78,7 +78,7 @@ class Pages:
         self,
         subscription: Subscription,
         terms: PageTerms,
-        deliver: Callable[[Subscription, Form], RecordDelivery],
+        deliver: Callable[[Subscription, RecordMessageForm], RecordDelivery],
     ) -> None:
         """Begin a page, held back until it is released.
 
@@ -98,7 +98,7 @@ class Pages:
             partial(deliver, subscription),
         )
         page.results.attach(page)
-        self._paged[subscription] = _Paged(page, filter_)
+        self._paged[subscription] = _PageEntry(page, filter_)
 
     def detach(self, subscription: Subscription) -> None:
         """End a page."""
@@ -109,11 +109,11 @@ class Pages:
         self._results[:] = [kept for kept in self._results if kept[-1].has_pages]
 
     def cost_of(self, subscription: Subscription, topic: str) -> FilterCost | None:
-        """See `Audience.cost_of`."""
+        """See `SubscriberSet.cost_of`."""
         filter_ = self._paged[subscription].filter
         return None if filter_ is None else self._filters.cost(filter_, topic)
 
-    def take(self, change: Change, envelope: Envelope, message: RecordMessage) -> None:
+    def take(self, change: RecordChange, envelope: Envelope, message: RecordMessage) -> None:
         """Apply a change of a record, and notify subscribers."""
         matched: tuple[Filter, ...] = ()
         if change.record is not None and self._filters:

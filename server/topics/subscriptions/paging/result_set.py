@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from sortedcontainers import SortedList
 
-from server.storage.sow.query.record_order import Ordering, SortKey
+from server.storage.sow.query.record_order import RecordOrder, SortKey
 
 if TYPE_CHECKING:
     from server.expressions.tree import OrderTerm
@@ -42,7 +42,7 @@ _SHARED_LATE: Final = 1000
 """Entries that may be added or removed before the memory is charged anew."""
 
 
-class Move(NamedTuple):
+class PositionChange(NamedTuple):
     """The old and new position of a changed record.
 
     Attributes:
@@ -61,7 +61,7 @@ class Move(NamedTuple):
         return min(self.before, self.now) < boundary <= max(self.before, self.now)
 
 
-class Window(Protocol):
+class PageObserver(Protocol):
     """A page, as result sets see it: it is notified of their changes."""
 
     @property
@@ -74,11 +74,11 @@ class Window(Protocol):
     def keep(self, key: str, previous: Record | None) -> None:
         """Keep the state of a record before its change; called until the page is live."""
 
-    def take(self, key: str, message: RecordMessage, move: Move) -> None:
+    def take(self, key: str, message: RecordMessage, move: PositionChange) -> None:
         """Apply a change of a record that matches, or did."""
 
 
-class _Waiting(NamedTuple):
+class _PendingRecordChange(NamedTuple):
     """A change that is not applied yet.
 
     Attributes:
@@ -123,14 +123,14 @@ class ResultSet:
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self.number: Final = next(_NUMBERS)
-        self._pages: Final[list[Window]] = []
+        self._pages: Final[list[PageObserver]] = []
         self._shared = 0  # entries charged to the pages
-        self._ordering: Final = Ordering(order_by, message_type)
+        self._ordering: Final = RecordOrder(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
         self._entries: Final[dict[str, _Entry]] = {}
         self._order: Final[SortedList[_Entry]] = SortedList()
         self._stage = _Stage.FILLING
-        self._waiting: Final[dict[str, _Waiting]] = {}
+        self._waiting: Final[dict[str, _PendingRecordChange]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -152,12 +152,12 @@ class ResultSet:
         """True if any page is cut from it."""
         return bool(self._pages)
 
-    def attach(self, page: Window) -> None:
+    def attach(self, page: PageObserver) -> None:
         """Notify a page of changes from now on."""
         self._pages.append(page)
         self._share()
 
-    def detach(self, page: Window) -> None:
+    def detach(self, page: PageObserver) -> None:
         """Stop notifying a page."""
         self._pages.remove(page)
         page.hold(0)
@@ -225,13 +225,13 @@ class ResultSet:
         earlier = self._waiting.get(key)
         if earlier is not None:
             message = message.since(earlier.message)
-        waiting = _Waiting(record, message)
+        waiting = _PendingRecordChange(record, message)
         if self._stage is _Stage.FILLING or earlier is not None:
             self._waiting[key] = waiting
         else:
             self._apply(key, waiting)
 
-    def _apply(self, key: str, change: _Waiting) -> None:
+    def _apply(self, key: str, change: _PendingRecordChange) -> None:
         record, message = change
         entry = None if record is None else self._entry(record)
         known = self._entries.get(key)
@@ -247,7 +247,7 @@ class ResultSet:
                 self._entries[key] = entry
         if abs(len(self._entries) - self._shared) >= _SHARED_LATE:
             self._share()
-        move = Move(before, now)
+        move = PositionChange(before, now)
         for page in self._pages:
             page.take(key, message, move)
 
