@@ -110,7 +110,7 @@ def _take_back_when_cleared(source: Path) -> None:
 
 
 def message_path() -> list[Extension]:
-    """The modules that mypyc compiles.
+    """Return the modules that mypyc compiles.
 
     Types of libraries count as far as they are installed: where a wheel is built, they are not.
     """
@@ -144,7 +144,7 @@ def message_path() -> list[Extension]:
 
 
 def list_extensions() -> list[Extension]:
-    """The modules in Cython, without their C, which is enough to list the sources."""
+    """Return the modules in Cython, without their C, which is enough to list the sources."""
     paths = [path for package in _WITH_CYTHON for path in Path(package).rglob("*.pyx")]
     return [Extension(".".join(path.with_suffix("").parts), [str(path)]) for path in paths]
 

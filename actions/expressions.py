@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Compiled = TypeVar("_Compiled")
 
-_MOST_KEPT: Final = 256
+_MAX_KEPT: Final = 256
 _QUOTE: Final = "'"
 _SCAN: Final = re.compile(r"(?<!\w)[rR]['\"]|\\.|.", re.DOTALL)
 
@@ -74,7 +74,7 @@ class ExpressionTemplate(Generic[_Compiled]):
 
     def __init__(self, text: str, compiled: Callable[[str], _Compiled]) -> None:
         self._text = ExpressionText(text)
-        self._compiled = lru_cache(_MOST_KEPT)(compiled)
+        self._compiled = lru_cache(_MAX_KEPT)(compiled)
 
     def fill_in(self, context: ActionContext) -> _Compiled:
         """Compile the expression with the values of its variables.

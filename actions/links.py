@@ -12,7 +12,7 @@ from server.util.encoding import text_to_bytes
 
 if TYPE_CHECKING:
     from actions.services import ActionHandle, ActionServices
-    from server.replication.links.link_events import LinkEvent, LinkDirection
+    from server.replication.links.link_events import LinkDirection, LinkEvent
 
 
 class OnLink(Trigger):

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from actions.services import ActionServices
 
 
-async def take_minidump(services: ActionServices, context: ActionContext | None = None) -> Path | None:
+async def take_minidump(
+    services: ActionServices, context: ActionContext | None = None
+) -> Path | None:
     """Write a minidump, and how the queues are to the log; actions run that wait for one.
 
     Args:

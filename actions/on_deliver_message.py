@@ -23,7 +23,9 @@ class OnDeliverMessage(Trigger):
     def provision(self, services: ActionServices, action: ActionHandle) -> None:
         """Watch deliveries."""
 
-        def watch(client: ClientIdentity, topic: str, bodies: Sequence[bytes], envelope: Envelope) -> None:
+        def watch(
+            client: ClientIdentity, topic: str, bodies: Sequence[bytes], envelope: Envelope
+        ) -> None:
             common = {
                 "AMPS_BOOKMARK": text_to_bytes(envelope.bookmark),
                 "AMPS_CLIENT_NAME": text_to_bytes(client.client_name),

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from actions.local_zone import local_zone
 from actions.module import ModuleProvisionError, Trigger
-from actions.schedule import CalendarSchedule, Schedule, ScheduleError, IntervalSchedule, parse_crontab, parse_every
+from actions.schedule import (
+    CalendarSchedule,
+    IntervalSchedule,
+    Schedule,
+    ScheduleError,
+    parse_crontab,
+    parse_every,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
     from config_schema.spec import Options
     from server.util.clock import Clock
 
-_LONGEST_SLEEP: Final = 60.0
+_MAX_SLEEP: Final = 60.0
 """Seconds after which the clock is read again: it may run faster or slower than timers."""
 
 MAX_CHANGE_OF_CLOCKS_S: Final = 3 * 3600.0
@@ -87,7 +94,9 @@ class OnSchedule(Trigger):
         if self._cancel is None or self._due is None:
             return
         self._cancel()
-        is_repeated = seconds < 0 and isinstance(self._schedule, CalendarSchedule) and self._schedule.once
+        is_repeated = (
+            seconds < 0 and isinstance(self._schedule, CalendarSchedule) and self._schedule.once
+        )
         is_skipped = seconds > 0
         if abs(seconds) <= MAX_CHANGE_OF_CLOCKS_S and (is_repeated or is_skipped):
             self._wait_for(self._due)
@@ -97,9 +106,7 @@ class OnSchedule(Trigger):
     def _wait_for(self, due: datetime) -> None:
         self._due = due
         seconds = max((due - self._now()).total_seconds(), 0.0)
-        self._cancel = self._clock.call_later(
-            min(seconds, _LONGEST_SLEEP), lambda: self._wake_up(due)
-        )
+        self._cancel = self._clock.call_later(min(seconds, _MAX_SLEEP), lambda: self._wake_up(due))
 
     def _wake_up(self, due: datetime) -> None:
         now = self._now()

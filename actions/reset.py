@@ -48,7 +48,9 @@ def reset_entitlement(
             session.close(_REASON)
 
 
-def disconnect_users(engine: ActionEngine, transports: Collection[str], users: Collection[str]) -> None:
+def disconnect_users(
+    engine: ActionEngine, transports: Collection[str], users: Collection[str]
+) -> None:
     """Disconnect users whose permissions have changed, as by a reset of entitlement for each.
 
     Their cookies of the admin interface end.

@@ -145,7 +145,9 @@ class ActionRunner:
 
     def _add(self, spec: ActionSpec) -> None:
         parts = [
-            ActionPart(step.use.module, make_part(step.use.module, step.use.options), step.use.location)
+            ActionPart(
+                step.use.module, make_part(step.use.module, step.use.options), step.use.location
+            )
             for step in spec.steps
         ]
         action = Action(_title(spec.triggers), parts, self._services)

@@ -88,7 +88,9 @@ class FileTemplate(VariableTemplate):
         found = b"".join([*pieces, text_to_bytes(template.tail)])
         if template.parts and found in (b"", b".", b".."):
             names = ", ".join(name for _, name in template.parts)
-            raise StepError(f"{bytes_to_text(found)!r} as the value of {names} would leave its path")
+            raise StepError(
+                f"{bytes_to_text(found)!r} as the value of {names} would leave its path"
+            )
         return found
 
     def check(self, name: str, value: bytes) -> None:
@@ -123,7 +125,9 @@ class ArgumentTemplate(FileTemplate):
             StepFailed: a value has a slash, or a character that would end a string in an
                 expression.
         """
-        return VariableTemplate.expand(self, context) if self.is_variable else super().expand(context)
+        return (
+            VariableTemplate.expand(self, context) if self.is_variable else super().expand(context)
+        )
 
     def check(self, name: str, value: bytes) -> None:
         """See `FileTemplate`."""
@@ -143,9 +147,7 @@ class WordTemplate(VariableTemplate):
         """
         for _, name in () if self.is_variable else self.parts:
             if _WORD.fullmatch(context[name]) is None:
-                raise StepError(
-                    f"the value of {name} is more than a word: {_shown(context[name])}"
-                )
+                raise StepError(f"the value of {name} is more than a word: {_shown(context[name])}")
         return super().expand(context)
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from amperage.wire.bookmarks import EPOCH
 from benchmarks.journal_server import report
-from server.storage.journal import Journal, JournalSettings, JournalNotice, parse_bookmark
+from server.storage.journal import Journal, JournalNotice, JournalSettings, parse_bookmark
 from server.storage.journal.write.committer import MIN_COMMIT_INTERVAL_S
 
 ENTRIES: Final = 200_000

@@ -44,7 +44,7 @@ SLOWEST: Final = 300
 """Milliseconds that half of the messages may take."""
 _WARM: Final = 6.0
 _MEASURED: Final = 10.0
-_LONGEST_START: Final = 120.0
+_MAX_START: Final = 120.0
 """Seconds until a query has its first micro-batch."""
 _PACE: Final = 0.01
 """Seconds between the publisher's turns."""
@@ -169,7 +169,7 @@ def _wait_for_first(query: StreamingQuery) -> None:
     The now from which the query reads is that of its start, which takes Spark as long as it takes:
     on a busy machine longer than everything is published.
     """
-    deadline = time.monotonic() + _LONGEST_START
+    deadline = time.monotonic() + _MAX_START
     while not query.recentProgress:
         if not query.isActive or time.monotonic() > deadline:
             _stop(query)

@@ -18,15 +18,15 @@ import msgspec
 from config_schema.problems import Location
 from config_schema.selection import TopicPattern
 from config_schema.topology import InstanceDescription
-from config_schema.topology.description import TransactionLogTopic, PeerAddress
+from config_schema.topology.description import PeerAddress, TransactionLogTopic
 from server.replication.core.frames import (
     MAX_FRAME_SIZE,
     VERSION,
     Ack,
-    PositionRequest,
-    ReplicationFrameReader,
     Hello,
+    PositionRequest,
     PositionResponse,
+    ReplicationFrameReader,
     encode,
 )
 

@@ -33,7 +33,7 @@ from server.admin.metrics.pages import families_of
 from server.statistics.resources import CLIENTS as CLIENT_ENTRIES
 from server.statistics.resources import RESOURCES, SOW
 from server.statistics.sample import StatisticsSnapshot
-from server.statistics.schema import Resource, ColumnType, StatisticValue
+from server.statistics.schema import ColumnType, Resource, StatisticValue
 
 CLIENTS: Final = 1_000
 SUBSCRIPTIONS: Final = 10

@@ -27,7 +27,7 @@ from server.statistics.layout import SAMPLES, dynamic
 from server.statistics.resources import CLIENTS
 from server.statistics.retention import IN_FILE, SampleRetention
 from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
-from server.statistics.schema import ResourceField, ColumnType, StatisticValue
+from server.statistics.schema import ColumnType, ResourceField, StatisticValue
 
 COUNT: Final = 1_000
 INTERVAL: Final = 10_000
@@ -70,7 +70,9 @@ def _values(number: int, chance: random.Random) -> tuple[StatisticValue, ...]:
     def value(field: ResourceField) -> StatisticValue:
         if field in CLIENTS.fixed:
             return f"{field.name} of client {number}"
-        if field.type is ColumnType.REAL or field.name.startswith(("denied", "queue", "tcp", "trans")):
+        if field.type is ColumnType.REAL or field.name.startswith(
+            ("denied", "queue", "tcp", "trans")
+        ):
             return 0
         return chance.randrange(1_000_000) if field.of else chance.randrange(1 << 38)
 

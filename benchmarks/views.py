@@ -101,7 +101,9 @@ class Bench:
         types = MessageTypes()
         self.json = types.get("json")
         self.engine = Engine(
-            EngineSettings("bench", {"json": self.json}, {"json": "json"}, frozenset(), BUILTINS, True),
+            EngineSettings(
+                "bench", {"json": self.json}, {"json": "json"}, frozenset(), BUILTINS, True
+            ),
             _Silence(),
             _Clock(),
             time.perf_counter,

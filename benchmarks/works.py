@@ -30,7 +30,7 @@ _RECORDS: Final = """
   </SOW>
 """
 
-_MOST_SECONDS: Final = 300
+_MAX_SECONDS: Final = 300
 """How long a run may take, with 100,000 subscriptions before it."""
 _FAN_OUT: Final = ("-subs", "10", "-window", "4096")
 _FIVE: Final = ("-filter", "five", "-sel", "0.01")
@@ -70,7 +70,7 @@ class Work:
         Raises:
             RuntimeError: messages were lost, or the run failed.
         """
-        span = ("-warm", str(warm), "-secs", str(seconds), "-maxsecs", str(_MOST_SECONDS))
+        span = ("-warm", str(warm), "-secs", str(seconds), "-maxsecs", str(_MAX_SECONDS))
         return server.load("-size", str(self.size), *span, *self.arguments)
 
 

@@ -2,8 +2,9 @@
 
 Each file is parsed on its own. Its tree is traversed from the top: variables in texts and
 attributes are replaced, an Include is replaced by the expanded tree of the file it names, and a
-`ConfigNode` is built for every element on the way back up, while the file of the element is still known.
-The XML tree is modified in place, so that in the end it prints as the expanded configuration.
+`ConfigNode` is built for every element on the way back up, while the file of the element is still
+known. The XML tree is modified in place, so that in the end it prints as the expanded
+configuration.
 
 Limits bound the cost of any set of files: a file never includes itself, the total size of all files
 stays under ConfigCycleDetectionThreshold, and elements and Include directives are counted.

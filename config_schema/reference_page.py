@@ -71,7 +71,9 @@ def short(path: str) -> str:
     return path.removeprefix(f"{ROOT}/")
 
 
-def _entries(doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]) -> Iterator[ReferenceEntry]:
+def _entries(
+    doc: ElementDoc, described: dict[tuple[ElementDoc, ...], str]
+) -> Iterator[ReferenceEntry]:
     """Return the element and those inside it; `described` collects the parts listed so far."""
     inside = nested_elements(doc)
     known = described.get(inside) if len(inside) >= _WORTH_SHARING else None

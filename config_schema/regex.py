@@ -15,10 +15,10 @@ _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
 _OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
 """Items that may start a pattern, up to one that sets a limit on its searches."""
 
-_LONGEST_IN_MACHINE_CODE: Final = 4096
+_MAX_IN_MACHINE_CODE_LENGTH: Final = 4096
 """In characters. Compiling a longer pattern to machine code may take a tenth of a second."""
 
-_MOST_STEPS: Final = 100_000
+_MAX_STEPS: Final = 100_000
 """Maximum number of steps, for each position at which a match may begin."""
 
 
@@ -37,7 +37,7 @@ def compiled(pattern: str | bytes) -> pcre2.Pattern:
         pcre2.PatternError: it is no regular expression.
     """
     try:
-        return pcre2.compile(pattern, jit=len(pattern) <= _LONGEST_IN_MACHINE_CODE)
+        return pcre2.compile(pattern, jit=len(pattern) <= _MAX_IN_MACHINE_CODE_LENGTH)
     except pcre2.PatternError:
         raise
     except pcre2.LibraryError:
@@ -85,4 +85,4 @@ def decide(pattern: str, topic: str) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _limited(pattern: str) -> pcre2.Pattern:
-    return compiled(f"(*LIMIT_MATCH={_MOST_STEPS})(*LIMIT_DEPTH={_MOST_STEPS}){pattern}")
+    return compiled(f"(*LIMIT_MATCH={_MAX_STEPS})(*LIMIT_DEPTH={_MAX_STEPS}){pattern}")

@@ -11,14 +11,14 @@ from config_schema import schema
 _CLOSE: Final = 0.7
 """Minimum similarity of two words, as difflib measures it; `InetAdr` and `InetAddr` have 0.93."""
 
-_MOST_LISTED: Final = 8
+_MAX_LISTED: Final = 8
 """More names than this are not listed in a hint: they would bury the problem."""
 
-_MOST_COMPARED: Final = 500
+_MAX_COMPARED: Final = 500
 """A longer list, such as the topics of a huge configuration, is compared up to here: it takes time
 for every mistake."""
 
-_LONGEST_COMPARED: Final = 64
+_MAX_COMPARED_LENGTH: Final = 64
 """Longer words are no typing errors, and comparing them takes time."""
 
 _OFFLINE: Final = (
@@ -39,9 +39,9 @@ _RETIRED: Final[Mapping[str, str]] = {
 
 def nearest(word: str, known: Iterable[str], closeness: float = _CLOSE) -> str | None:
     """Return the known word that `word` was probably meant to be, or None; case does not matter."""
-    if len(word) > _LONGEST_COMPARED:
+    if len(word) > _MAX_COMPARED_LENGTH:
         return None
-    by_folded = {name.casefold(): name for name in islice(known, _MOST_COMPARED)}
+    by_folded = {name.casefold(): name for name in islice(known, _MAX_COMPARED)}
     matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=closeness)
     return by_folded[matches[0]] if matches else None
 
@@ -66,7 +66,7 @@ def for_element(name: str, parent_path: str) -> str | None:
         return f"{name} belongs inside {_either(places)}"
     if meant:
         return f"did you mean {meant}?"
-    if 0 < len(allowed) <= _MOST_LISTED:
+    if 0 < len(allowed) <= _MAX_LISTED:
         return f"expected {_either(allowed)}"
     return None
 

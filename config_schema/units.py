@@ -78,7 +78,7 @@ _EXTERNAL: Final = re.compile(
     r"(?P<where>(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:/[a-z0-9_.~%/-]*)?)",
     re.ASCII | re.IGNORECASE,
 )
-_LONGEST_EXTERNAL: Final = 255
+_MAX_EXTERNAL_LENGTH: Final = 255
 _HIGHEST_PORT: Final = 65_535
 _HIGHEST_MASK: Final = 0o7777
 
@@ -245,7 +245,7 @@ def parse_external_address(text: str) -> tuple[str, str]:
         UnitError: no such address.
     """
     match = _EXTERNAL.fullmatch(text.strip())
-    if match is None or len(text) > _LONGEST_EXTERNAL:
+    if match is None or len(text) > _MAX_EXTERNAL_LENGTH:
         raise UnitError(
             f"{quoted(text)} is not an address: expected host:port, or what a browser is given"
         )

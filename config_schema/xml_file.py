@@ -102,7 +102,9 @@ def read(path: str, shown: str) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise ConfigFileError(whole, f"cannot be read: {_reason(error)}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise ConfigFileError(whole, f"is larger than {MAX_FILE_BYTES >> 20} MB, too large to be read")
+        raise ConfigFileError(
+            whole, f"is larger than {MAX_FILE_BYTES >> 20} MB, too large to be read"
+        )
     if not content.strip():
         raise ConfigFileError(whole, "is empty; expected an XML file")
     return _decode(content, shown)
@@ -198,7 +200,9 @@ def _parse(text: str, shown: str) -> etree._Element:
         first = parser.error_log.filter_from_errors()[0]
         last_line = text.count("\n") + 1
         message = _in_plain_words(first.type_name, first.message)
-        raise ConfigFileError(Location(shown, min(max(first.line, 1), last_line)), message) from None
+        raise ConfigFileError(
+            Location(shown, min(max(first.line, 1), last_line)), message
+        ) from None
 
 
 def _in_plain_words(kind: str, message: str) -> str:

@@ -17,11 +17,11 @@ from pyspark.sql.types import DataType, StructType
 
 from pipeline.arrow_fill import (
     OBJECT,
-    FilledColumn,
     ColumnFiller,
     ColumnRequest,
-    replace_values,
+    FilledColumn,
     plain_kind,
+    replace_values,
 )
 from pipeline.errors import UnfitError
 from pipeline.native.bson_columns import BsonColumnReader

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow.dataset as ds
 
-from pipeline.compaction import MERGE_SIZE_LIMIT, MERGE_FACTOR
+from pipeline.compaction import MERGE_FACTOR, MERGE_SIZE_LIMIT
 from pipeline.errors import PipelineError
-from pipeline.files import RunCommit, JobTarget, sync
+from pipeline.files import JobTarget, RunCommit, sync
 
 if TYPE_CHECKING:
     from pipeline.files import JobState

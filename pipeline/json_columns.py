@@ -24,11 +24,11 @@ from pyspark.sql.types import DataType, StructType
 from pipeline.arrow import column_of
 from pipeline.arrow_fill import (
     OBJECT,
-    FilledColumn,
     ColumnFiller,
     ColumnRequest,
-    replace_values,
+    FilledColumn,
     plain_kind,
+    replace_values,
 )
 from pipeline.errors import UnfitError
 from pipeline.native.columns import Kind

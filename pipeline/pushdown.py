@@ -62,7 +62,7 @@ _SIGNS: Final[dict[type[Filter], str]] = {
     LessThanOrEqual: "<=",
 }
 _OPPOSITES: Final = {">": "<=", ">=": "<"}
-_MOST_LITERALS: Final = 1000
+_MAX_LITERALS: Final = 1000
 
 
 class PushdownResult(NamedTuple):
@@ -155,7 +155,9 @@ def _null_test(field: tree.Identifier, kind: DataType, *, wants_null: bool) -> _
     return _ServerFilter(tree.IsNull(field) if wants_null else tree.Not(tree.IsNull(field)))
 
 
-def _text_test(inner: Filter, field: tree.Identifier, value: Any, *, negated: bool) -> _ServerFilter | None:
+def _text_test(
+    inner: Filter, field: tree.Identifier, value: Any, *, negated: bool
+) -> _ServerFilter | None:
     """Return a test of a text column. The literal `''` is not pushed, as the server has none."""
     test: tree.Expr
     empty_may_match = negated
@@ -206,7 +208,7 @@ def _membership(
     values: Sequence[Any] = inner.value
     if not negated:
         values = [value for value in values if value is not None]  # no value equals NULL
-    if not 0 < len(values) <= _MOST_LITERALS or not all(check(value) for value in values):
+    if not 0 < len(values) <= _MAX_LITERALS or not all(check(value) for value in values):
         return None
     test: tree.Expr = tree.In(field, tuple(_literal(value) for value in values))
     if not negated:

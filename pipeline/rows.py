@@ -163,7 +163,9 @@ class RowFormat:
             return batches[0]
         return pa.concat_batches(batches or [pa.RecordBatch.from_pylist([], self._schema)])
 
-    def _batch(self, arrived: MessageColumns, start: int, stop: int, *, fits: bool) -> pa.RecordBatch:
+    def _batch(
+        self, arrived: MessageColumns, start: int, stop: int, *, fits: bool
+    ) -> pa.RecordBatch:
         bodies = arrived.bodies.between(start, stop)
         fields: dict[str, pa.Array] = {}
         if self._reader is not None and fits:

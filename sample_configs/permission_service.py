@@ -48,7 +48,7 @@ class Service(BaseHTTPRequestHandler):
         return self.answer(200, permissions)
 
     def credentials(self):
-        """The name and the password that are shown; None for nothing."""
+        """Return the name and the password that are shown; None for nothing."""
         scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None, None

@@ -33,7 +33,7 @@ from tests.support.waiting import WAIT_SECONDS, wait_until
 
 SAMPLES = ROOT / "sample_configs" / "container"
 BUILDERS = ("podman", "docker", "buildah")
-LONGEST_BUILD = 1200
+MAX_BUILD = 1200
 
 
 class Instruction(NamedTuple):
@@ -389,12 +389,12 @@ def builder() -> str:
     pytest.skip("; ".join(reasons))
 
 
-@pytest.mark.timeout(LONGEST_BUILD)
+@pytest.mark.timeout(MAX_BUILD)
 def test_the_image_is_built_and_runs(builder: str) -> None:
     tag = f"amperage-test-{os.getpid()}"
     form = ("--format", "docker") if builder == "podman" else ()
     built = run_builder(
-        builder, "build", *form, "--file", "Containerfile", "--tag", tag, ".", timeout=LONGEST_BUILD
+        builder, "build", *form, "--file", "Containerfile", "--tag", tag, ".", timeout=MAX_BUILD
     )
     if built.returncode and re.search("pull|registry|resolve|lookup", built.stderr):
         pytest.skip(f"the base image cannot be had: {built.stderr.strip().splitlines()[-1]}")

@@ -27,7 +27,7 @@ from amperage.client.errors import (
 )
 from amperage.client.limits import MAX_MISSED_HEARTBEATS
 from amperage.client.message import Message
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.queue_acks import DEFAULT_DELAY
 from amperage.client.sequence_numbers import PublishSequence
@@ -128,7 +128,9 @@ class AsyncCommands(CommandShell):
             sequence=sequence,
         )
 
-    async def publish_all(self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False) -> None:
+    async def publish_all(
+        self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False
+    ) -> None:
         """Publish many messages with few writes; see `publish`."""
         for chunk in chunks(all_bodies(bodies)):
             await self._make_room()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_LARGEST_EXPONENT: Final = 64
+_MAX_EXPONENT: Final = 64
 """Larger exponents could overflow; the delay has reached its limit long before."""
 
 
@@ -58,7 +58,7 @@ class Backoff:
         """
         if rounds <= 0:
             return 0.0
-        exponent = min(rounds - 1, _LARGEST_EXPONENT)
+        exponent = min(rounds - 1, _MAX_EXPONENT)
         whole = min(self.longest, self.first * self.factor**exponent)
         return whole * (1 - self.jitter * chance)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amperage.client.limits import MAX_QUEUED_MESSAGES, MAX_QUEUED_BYTES
+from amperage.client.limits import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
 
 
 class StreamBacklog:

@@ -52,10 +52,10 @@ count as received. Subscriptions with filters have many holes that are never fil
 
 _LARGEST: Final = 2**64
 
-_MOST_PLACES: Final = 16
+_MAX_PLACES: Final = 16
 """The maximum number of logs with a stored place."""
 
-_MOST_NAMED: Final = 256
+_MAX_NAMED: Final = 256
 """The maximum number of publishers with a message among the resume points."""
 
 _LATELY: Final = 10_000
@@ -169,7 +169,7 @@ class BookmarkTrail:
     def _last_of_each(self) -> list[str]:
         """Return the bookmarks of the last messages of the recently active publishers."""
         lately = self._heard | self._heard_before
-        last = islice(reversed(self._latest.items()), _MOST_NAMED)
+        last = islice(reversed(self._latest.items()), _MAX_NAMED)
         return [f"{name}|{sequence}|" for name, sequence in last if name in lately]
 
     def is_new(self, bookmark: str) -> bool:
@@ -256,7 +256,7 @@ class BookmarkTrail:
             log, _, txid = place.rstrip("|").partition("|")
             if log.isdecimal() and txid.isdecimal():
                 self._places[log] = max(self._places.pop(log, 0), int(txid))
-        while len(self._places) > _MOST_PLACES:
+        while len(self._places) > _MAX_PLACES:
             del self._places[next(iter(self._places))]
 
     # The state that a store keeps

@@ -37,7 +37,7 @@ from amperage.client.commands import (
 )
 from amperage.client.limits import MAX_BODY_SIZE
 from amperage.client.message import Message
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.queue_acks import DEFAULT_DELAY, AckBatches, AckRules
 from amperage.client.sequence_numbers import PublishSequence, RefusalCount
 from amperage.client.version import installed_version
@@ -72,7 +72,9 @@ class Commands(ABC):
         """Raise the reason if the connection is closed."""
 
     @abstractmethod
-    def _send(self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]) -> PendingRequest:
+    def _send(
+        self, header: Header, body: bytes = b"", *, awaited: tuple[str, ...]
+    ) -> PendingRequest:
         """Send a command that is answered, when all the awaited acknowledgements have arrived."""
 
     @abstractmethod
@@ -168,7 +170,9 @@ class Commands(ABC):
         )
         self._publish(header, data)
 
-    def publish_all(self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False) -> None:
+    def publish_all(
+        self, topic: str, bodies: Iterable[MessageBody], *, delta: bool = False
+    ) -> None:
         """Publish many messages to one topic: all of them, or none if one is invalid."""
         self._check_open()
         made = [
@@ -298,7 +302,9 @@ class Commands(ABC):
             inbox.redelivery.settled(message, options)
         self._tell_queue(inbox, message, options, now)
 
-    def _tell_queue(self, inbox: StreamInbox, message: Message, options: str | None, now: float) -> None:
+    def _tell_queue(
+        self, inbox: StreamInbox, message: Message, options: str | None, now: float
+    ) -> None:
         bookmark = message.bookmark or ""
         if options is not None:
             self._emit(acknowledge_header(message.topic, [bookmark], options))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from amperage.client.arguments import seconds
 from amperage.client.errors import NotConnectedError, PublishStoreFullError
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.sequence_numbers import PublishSequence

@@ -122,8 +122,9 @@ def encoded(header: Header) -> bytes:
     data = encode_header(header)
     if len(data) > MAX_COMMAND_HEADER_SIZE:
         raise ValueError(
-            f"the header of a {header.command} has {len(data)} bytes, expected {MAX_COMMAND_HEADER_SIZE}"
-            " at most: give the topic, filter, keys or bookmarks in smaller portions"
+            f"the header of a {header.command} has {len(data)} bytes, expected"
+            f" {MAX_COMMAND_HEADER_SIZE} at most: give the topic, filter, keys or bookmarks in"
+            " smaller portions"
         )
     return data
 

@@ -31,7 +31,7 @@ _KIND: Final = Struct("<cH")  # kind; length of the subscription's id, which fol
 _BEGUN, _DONE, _HAD, _LAST, _SAFE = b"B", b"D", b"H", b"L", b"S"
 _SPARE: Final = 1 << 20
 """Bytes that a file may grow, in addition to doubling, before it is rewritten."""
-_MOST_AHEAD: Final = 16
+_MAX_AHEAD: Final = 16
 """The maximum number of resume points that wait for the messages before them to be processed."""
 
 _logger: Final = logging.getLogger("amperage.client")
@@ -56,7 +56,7 @@ class _SubscriptionState:
             return True
         if self.ahead and self.ahead[-1].behind == point.behind:
             self.ahead.pop()
-        elif len(self.ahead) == _MOST_AHEAD:
+        elif len(self.ahead) == _MAX_AHEAD:
             del self.ahead[1::2]
         self.ahead.append(point)
         return False
@@ -229,7 +229,9 @@ def _had_text(had: PublisherProgress) -> str:
 def _had(text: str) -> PublisherProgress:
     publisher, latest, holes = text.split("|")
     pairs = (hole.partition("-") for hole in holes.split(",") if hole)
-    return PublisherProgress(publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs))
+    return PublisherProgress(
+        publisher, int(latest), tuple((int(one), int(other)) for one, _, other in pairs)
+    )
 
 
 def _point_text(point: SafePoint) -> str:

@@ -70,7 +70,7 @@ class FilePublishStore(PublishStore):
         self.close()
 
     def add(self, header_start: bytes, body: bytes) -> StoredMessage:
-        """Number a message and store it; `commit` writes it to the file."""
+        """Store a message with the next number; `commit` writes it to the file."""
         message = super().add(header_start, body)
         self._uncommitted.append(message)
         return message

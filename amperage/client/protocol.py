@@ -6,9 +6,10 @@
 A shell calls a command method, writes `output` to its socket, and passes the received bytes to
 `receive`. It gets the results by polling:
 
-- a command that is answered returns a `PendingRequest`, which is `done` when each acknowledgement that
-  it waits for has arrived, or a refusal;
-- a subscription or query also has an `StreamInbox`, which buffers its messages until they are taken.
+- a command that is answered returns a `PendingRequest`, which is `done` when each acknowledgement
+  that it waits for has arrived, or a refusal;
+- a subscription or query also has an `StreamInbox`, which buffers its messages until they are
+  taken.
 
 Acknowledgements are matched to requests by command id; those of publishes with a sequence number
 may be conflated and are matched by that number. Messages are matched to inboxes by subscription or
@@ -28,7 +29,7 @@ from typing import Final
 
 from amperage.client.blocks import block_of_publications, block_of_records
 from amperage.client.command_methods import Commands
-from amperage.client.commands import AckType, stream_ack_types, encoded, publish_header
+from amperage.client.commands import AckType, encoded, publish_header, stream_ack_types
 from amperage.client.errors import (
     ClientError,
     CommandError,
@@ -39,7 +40,7 @@ from amperage.client.errors import (
     command_error,
 )
 from amperage.client.message import Message, split_batch
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.queue_acks import effective_backlog
 from amperage.client.sequence_numbers import MAX_CACHED_TEMPLATES, PublishSequence, numbers_in
 from amperage.client.uri import AMPS
@@ -48,7 +49,7 @@ from amperage.wire.header import Header, HeaderError, decode_frame, encode_heade
 from amperage.wire.header_template import FrameBatch
 from amperage.wire.runs import FrameBatchReader
 
-_AT_ONCE: Final = 0.0
+_BATCH_SIZE: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
 
 _HTTP: Final = b"HTTP"
@@ -447,7 +448,7 @@ class ClientProtocol(Commands):
         if message.header.lease_period is not None:
             redelivery = inbox.redelivery
             if redelivery.is_done(message):
-                self._tell_queue(inbox, message, redelivery.said_of(message), _AT_ONCE)
+                self._tell_queue(inbox, message, redelivery.said_of(message), _BATCH_SIZE)
                 return
             redelivery.arrived(message)
         inbox.put(message)

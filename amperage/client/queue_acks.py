@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-_MOST_TOGETHER: Final = 80
+_MAX_TOGETHER: Final = 80
 """Default batch size. Larger batches gain little."""
 
 DEFAULT_DELAY: Final = 0.1
@@ -41,7 +41,7 @@ class AckRules:
 
     def batch_for(self, backlog: int) -> int:
         """Return the batch size for a subscription with a backlog of so many messages."""
-        return min(self.batch or _MOST_TOGETHER, max(1, backlog // 2))
+        return min(self.batch or _MAX_TOGETHER, max(1, backlog // 2))
 
 
 class AckBatches:

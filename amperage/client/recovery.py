@@ -30,17 +30,17 @@ from amperage.client.bookmarks import BookmarkStorage, BookmarkTrail, places_in
 from amperage.client.commands import AckType, encoded
 from amperage.client.errors import ClientError, NotConnectedError
 from amperage.client.message import Message
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStorage
 from amperage.client.queue_acks import UnconfirmedAcks
 from amperage.client.resubscription import (
     again,
     changed,
-    returns_leases,
     is_change,
     places_none,
     replaces,
+    returns_leases,
 )
 from amperage.client.sequence_numbers import AsyncRefusalListener, PublishSequence, numbers_in
 from amperage.wire.framing import frame, frame_head

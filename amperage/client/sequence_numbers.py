@@ -80,13 +80,13 @@ class PublishSequence:
         self._starts: dict[tuple[str, bool], bytes] = {}
 
     def plain(self, topic: str, body: bytes, delta: bool) -> StoredMessage:
-        """Number and store a message without options."""
+        """Store a message without options, with the next number."""
         message = self.store.add(self.plain_start(topic, delta), body)
         self.store.commit()
         return message
 
     def with_header(self, header: Header, body: bytes) -> StoredMessage:
-        """Number and store a message.
+        """Store a message with the next number.
 
         Args:
             header: the header of the command; its number and its acks are set.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amperage.wire.framing import Frame, FrameSource
     from amperage.wire.header_template import FrameBatch
 
-_LARGEST_PIECE: Final = 64 * 1024
+_MAX_PIECE_SIZE: Final = 64 * 1024
 
 
 class Compression:
@@ -58,13 +58,13 @@ class Compression:
         """
         decompressor = self._decompressor
         try:
-            piece = decompressor.decompress(decompressor.unconsumed_tail + data, _LARGEST_PIECE)
+            piece = decompressor.decompress(decompressor.unconsumed_tail + data, _MAX_PIECE_SIZE)
         except zlib.error as error:
             raise FrameError(f"the compressed stream cannot be read: {error}") from None
         if decompressor.unused_data:
             raise FrameError("bytes behind the end of the compressed stream")
         # When a piece is full, zlib may buffer the rest.
-        self.has_more = bool(decompressor.unconsumed_tail) or len(piece) == _LARGEST_PIECE
+        self.has_more = bool(decompressor.unconsumed_tail) or len(piece) == _MAX_PIECE_SIZE
         return piece
 
     def drop(self) -> None:

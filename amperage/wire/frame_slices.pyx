@@ -24,8 +24,8 @@ cdef enum:
     LENGTH_KEY = 5       # ,"l":
     SUB_IDS_KEY = 9      # ,"sids":"
     SUB_IDS_END = 2      # "}
-    MOST_DIGITS = 18     # numbered.MOST_DIGITS
-    LEAST_ROOM = 8
+    MAX_DIGITS = 18     # numbered.MAX_DIGITS
+    MIN_ROOM = 8
 
 
 cdef class Table:
@@ -38,7 +38,7 @@ cdef class Table:
         cdef Place *larger
         cdef Py_ssize_t room
         if self.count == self.room:
-            room = max(LEAST_ROOM, 2 * self.room)
+            room = max(MIN_ROOM, 2 * self.room)
             larger = <Place *> PyMem_Realloc(self.places, room * sizeof(Place))
             if larger == NULL:
                 raise MemoryError
@@ -159,7 +159,7 @@ cdef inline const char *end_of_number(const char *at, const char *end) noexcept 
         return NULL
     while at < end and c'0' <= at[0] <= c'9':
         at += 1
-    return at if 0 < at - start <= MOST_DIGITS else NULL
+    return at if 0 < at - start <= MAX_DIGITS else NULL
 
 
 cdef struct Around:

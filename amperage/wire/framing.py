@@ -275,7 +275,7 @@ class FrameReader:
         self._large = None
 
     def take_run(self) -> FrameBatch | None:
-        """Return frames that precede those returned by `feed`; only a `FrameBatchReader` has any."""
+        """Return frames that precede those of `feed`; only a `FrameBatchReader` has any."""
         return None
 
     def _split(self, chunk: bytes) -> list[Frame]:

@@ -142,7 +142,7 @@ _LONGEST: Final = {
 }
 """Maximum characters of texts that are stored, repeated in messages to other clients, or logged."""
 
-_LONGEST_SHOWN: Final = 64
+_MAX_SHOWN_LENGTH: Final = 64
 """Maximum characters of an invalid value that are quoted in the error."""
 
 _decode: Final = msgspec.json.Decoder(Header, strict=False).decode
@@ -168,7 +168,9 @@ def is_plain_text(text: str) -> bool:
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
-def decode_frame(header: bytes, body: bytes, longest: int = MAX_AMPS_FRAME_SIZE) -> tuple[Header, bytes]:
+def decode_frame(
+    header: bytes, body: bytes, longest: int = MAX_AMPS_FRAME_SIZE
+) -> tuple[Header, bytes]:
     """Decode the header of a frame.
 
     Args:
@@ -277,7 +279,7 @@ def _shown(value: object) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}..."
 
 
 def _as_number(value: object) -> int:

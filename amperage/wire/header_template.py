@@ -28,7 +28,9 @@ def split_at_sequence(header: bytes) -> tuple[bytes, bytes, bytes]:
     before, _, rest = header.rpartition(SEQUENCE_KEY)
     behind = rest.lstrip(_DIGITS)
     digits = rest[: len(rest) - len(behind)]
-    if digits < b"1" or len(digits) > MAX_SEQUENCE_DIGITS:  # none, a leading zero, or too many to be sure
+    if (
+        digits < b"1" or len(digits) > MAX_SEQUENCE_DIGITS
+    ):  # none, a leading zero, or too many to be sure
         return header, b"", b""
     return before, digits, behind
 

@@ -40,10 +40,10 @@ cdef enum:
     LOOKED_AT = 12
     NOT_WANTED = 12
 
-    LONGEST_HEADER = 1024  # header.LONGEST_NAME
-    MOST_DIGITS = 10       # of a length
+    MAX_HEADER_LENGTH = 1024  # header.MAX_NAME_LENGTH
+    MAX_DIGITS = 10       # of a length
 
-cdef Py_ssize_t LARGEST_TEXT = 0x7FFFFFFF
+cdef Py_ssize_t MAX_TEXT_SIZE = 0x7FFFFFFF
 
 
 cdef struct Text:
@@ -114,7 +114,7 @@ cdef class Columns:
 
     cdef int _make_room(self, Column *column, Py_ssize_t wanted) except -1:
         cdef Py_ssize_t room = 2 * (column.size + wanted)
-        if column.size + wanted > LARGEST_TEXT:
+        if column.size + wanted > MAX_TEXT_SIZE:
             raise OverflowError("the texts of a column have more than 2 GB together")
         column.text = <char *> resized(column.text, room)
         column.room = room
@@ -242,7 +242,7 @@ cdef const char *read_header(const char *at, const char *end, Text *found) noexc
             if found[slot].at != NULL:
                 return NULL
             found[slot] = value
-    if at >= end or at[0] != c'}' or at + 1 - start > LONGEST_HEADER or at == start:
+    if at >= end or at[0] != c'}' or at + 1 - start > MAX_HEADER_LENGTH or at == start:
         return NULL
     return at + 1
 
@@ -304,7 +304,7 @@ cdef inline int64_t number_of(const Text *digits) noexcept nogil:
     """Return the number that digits represent, -1 if they are not a number."""
     cdef int64_t number = 0
     cdef Py_ssize_t place
-    if digits.size > MOST_DIGITS:
+    if digits.size > MAX_DIGITS:
         return -1
     for place in range(digits.size):
         if not c'0' <= digits.at[place] <= c'9':

@@ -25,7 +25,7 @@ from amperage.wire.framing import FrameError
 _GET: Final = ord("G")
 _ZLIB: Final = 0x78
 _END_OF_REQUEST: Final = b"\r\n\r\n"
-_LONGEST_REQUEST: Final = 16 * 1024
+_MAX_REQUEST_LENGTH: Final = 16 * 1024
 _REQUEST_LINE: Final = re.compile(r"GET \S+ HTTP/1\.\d")
 _TOKEN: Final = re.compile(r"[\w!#$%&'*+.^`|~/-]+", re.ASCII)
 
@@ -89,10 +89,10 @@ class ProtocolDetector:
         return data
 
     def _take_request(self, request: bytes) -> bytes:
-        end = request.find(_END_OF_REQUEST, 0, _LONGEST_REQUEST)
+        end = request.find(_END_OF_REQUEST, 0, _MAX_REQUEST_LENGTH)
         if end < 0:
-            if len(request) >= _LONGEST_REQUEST:
-                raise FrameError(f"an HTTP request over the limit of {_LONGEST_REQUEST} bytes")
+            if len(request) >= _MAX_REQUEST_LENGTH:
+                raise FrameError(f"an HTTP request over the limit of {_MAX_REQUEST_LENGTH} bytes")
             self._request = request
             return b""
         self._request = b""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from amperage.wire.frame_slices import cut_run
-from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameReader, FrameParts
+from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameParts, FrameReader
 from amperage.wire.header_template import SEQUENCE_KEY, FrameBatch, HeaderShape, split_at_sequence
 
 _CUT_BETWEEN_LOOKS: Final = 256

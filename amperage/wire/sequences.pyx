@@ -11,7 +11,7 @@ from libc.stdint cimport uint64_t
 from amperage.wire.frame_slices cimport Places
 
 cdef enum:
-    MOST_DIGITS = 18  # any number of so many digits fits into 64 bits
+    MAX_DIGITS = 18  # any number of so many digits fits into 64 bits
 
 
 def numbers_of(digits):
@@ -42,7 +42,7 @@ cdef bint read_number(digits, Py_ssize_t which, uint64_t *number) except -1:
     else:
         piece = digits[which]
         text, size = PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece)
-    if not 0 < size <= MOST_DIGITS:
+    if not 0 < size <= MAX_DIGITS:
         return False
     number[0] = 0
     for at in range(size):

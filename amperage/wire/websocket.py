@@ -28,21 +28,28 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN, SEND_EOF
 from websockets.server import ServerProtocol
 
-from amperage.wire.decompression import MAX_INFLATED_CHUNK_SIZE, DeflatedFrame, DeflateFactory, Inflater
+from amperage.wire.decompression import (
+    MAX_INFLATED_CHUNK_SIZE,
+    DeflatedFrame,
+    DeflateFactory,
+    Inflater,
+)
 from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameError
 from amperage.wire.websocket_forms import WebsocketForm, WebsocketMessage, WholeForm, choose_form
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _METHOD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _TLS_HANDSHAKE: Final = 0x16
-_LONGEST_REASON: Final = 123  # bytes; RFC 6455, section 5.5
+_MAX_REASON_LENGTH: Final = 123  # bytes; RFC 6455, section 5.5
 _SLICE: Final = 2048
 """Bytes that are passed to the library at once; it parses all of them in one call."""
 MAX_HANDSHAKE_LINE_SIZE: Final = 64 * 1024
 """Maximum bytes of a handshake line: the Kerberos ticket of a user in very many groups."""
 MAX_HANDSHAKE_SIZE: Final = 72 * 1024
 """Maximum bytes of all lines of the opening handshake."""
-http11.MAX_LINE_LENGTH = MAX_HANDSHAKE_LINE_SIZE  # the library's default: 8 KB, or an environment variable
+http11.MAX_LINE_LENGTH = (
+    MAX_HANDSHAKE_LINE_SIZE  # the library's default: 8 KB, or an environment variable
+)
 
 _LONG_REST: Final = 64 * 1024
 MAX_MESSAGE_FRAGMENTS: Final = 10_000
@@ -321,7 +328,7 @@ class WebsocketPeer:
         """
         if self._protocol.state is OPEN:
             code = CloseCode.PROTOCOL_ERROR if at_fault else CloseCode.NORMAL_CLOSURE
-            text = reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
+            text = reason.encode(errors="replace")[:_MAX_REASON_LENGTH].decode(errors="ignore")
             self._protocol.send_close(code, text)
 
     def take_output(self) -> bytes:

@@ -24,19 +24,19 @@ import msgspec
 
 from amperage.wire.framing import (
     MAX_AMPS_FRAME_SIZE,
+    AmpsFrameParts,
     Frame,
     FrameError,
     FrameReader,
-    AmpsFrameParts,
     contents,
-    header_end,
     describe_header_error,
+    header_end,
 )
 
 _LENGTH: Final = Struct(">I")
 _COUNT: Final = Struct("<I")
 _OPENING_BRACE: Final = ord("{")
-_LARGEST_FIRST_BYTE: Final = MAX_AMPS_FRAME_SIZE >> 24
+_MAX_FIRST_BYTE: Final = MAX_AMPS_FRAME_SIZE >> 24
 _MODES: Final = {b"text": True, b"binary": False}
 _WITH_BODY: Final = (b'{"c":"p"', b'{"c":"oof"')
 _BATCH: Final = b'{"c":"sow"'
@@ -150,7 +150,7 @@ class SplitForm:
             self._header, self._body = None, b""
 
     def write(self, frames: bytes, *, as_text: bool) -> Iterator[WebsocketMessage]:  # noqa: ARG002 - the peer has said what it wants
-        """Yield header and body of each frame; of a batch, of each record. See `WebsocketForm.write`."""
+        """Yield header and body of each frame or record of a batch. See `WebsocketForm.write`."""
         for start, end in contents(frames):
             body_start = header_end(frames, start, end)
             yield frames[start:body_start], True
@@ -225,7 +225,7 @@ def choose_form(message: WebsocketMessage) -> tuple[WebsocketForm, bool]:
     content, is_text = message
     if content in _MODES:
         return SplitForm(text_bodies=_MODES[content]), True
-    if not is_text and content and content[0] <= _LARGEST_FIRST_BYTE:
+    if not is_text and content and content[0] <= _MAX_FIRST_BYTE:
         return StreamForm(), False
     return WholeForm(), False
 

@@ -23,7 +23,7 @@ from config_schema.compile.logs import compile_logging
 from config_schema.compile.lookups import check_lookups
 from config_schema.compile.message_types import compile_message_types
 from config_schema.compile.modules import compile_functions, compile_modules
-from config_schema.compile.reader import INTERVAL, ElementReader, CompileReport
+from config_schema.compile.reader import INTERVAL, CompileReport, ElementReader
 from config_schema.compile.replication import compile_replication
 from config_schema.compile.scope import Scope
 from config_schema.compile.sow import compile_sow
@@ -44,7 +44,9 @@ from config_schema.validate import validates
 __all__ = ["Catalogue", "compile_config"]
 
 
-def compile_config(root: ConfigNode, catalogue: Catalogue, problems: Problems) -> InstanceSpec | None:
+def compile_config(
+    root: ConfigNode, catalogue: Catalogue, problems: Problems
+) -> InstanceSpec | None:
     """Compile a configuration.
 
     Args:

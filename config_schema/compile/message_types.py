@@ -10,7 +10,7 @@ from typing import Final
 from config_schema.catalogue import ModuleKind
 from config_schema.compile.modules import find_module
 from config_schema.compile.reader import ElementReader
-from config_schema.compile.scope import TypeCapabilities, Scope
+from config_schema.compile.scope import Scope, TypeCapabilities
 from config_schema.spec import MessageTypeSpec, Option, Options
 from config_schema.units import quoted
 

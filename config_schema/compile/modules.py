@@ -91,7 +91,9 @@ def built_in(reader: ElementReader, kind: ModuleKind) -> Mapping[str, ModuleRule
     return {**STANDARD_MODULES.get(kind, {}), **reader.catalogue.modules(kind)}
 
 
-def find_module(reader: ElementReader, name: str, kind: ModuleKind, scope: Scope) -> ModuleRule | None:
+def find_module(
+    reader: ElementReader, name: str, kind: ModuleKind, scope: Scope
+) -> ModuleRule | None:
     """Return the rule of the module that an element names; report it if there is none."""
     builtin = built_in(reader, kind)
     if name in builtin:

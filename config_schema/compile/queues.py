@@ -136,7 +136,9 @@ def _dead_letter_topic(
     return topic
 
 
-def _require_journal(reader: ElementReader, topic: str, message_type: str, tag: str, scope: Scope) -> None:
+def _require_journal(
+    reader: ElementReader, topic: str, message_type: str, tag: str, scope: Scope
+) -> None:
     if not topic or message_type not in scope.message_types:
         return
     if scope.is_journaled(topic, message_type):

@@ -1,9 +1,9 @@
 """Elements as typed values: a value that cannot be read is reported, and reading continues.
 
-A `ElementReader` is one element. Its methods take the names of children and return values, so that the
-compiler of a section reads like the section's documentation. A missing or wrong value is replaced
-by a stand-in of the right type: it is never used, because a configuration with errors gives no
-instance, but the later checks still run and the whole file is checked in one run.
+A `ElementReader` is one element. Its methods take the names of children and return values, so that
+the compiler of a section reads like the section's documentation. A missing or wrong value is
+replaced by a stand-in of the right type: it is never used, because a configuration with errors
+gives no instance, but the later checks still run and the whole file is checked in one run.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,9 @@ class CompileReport:
             if problem.severity is Severity.ERROR
         }
 
-    def error(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
+    def error(
+        self, where: HasLocation, element: str, message: str, hint: str | None = None
+    ) -> None:
         """Add an error, unless one about the same element at the same place is known."""
         if not self.explained(where, element):
             self._problems.error(where, element, message, hint)
@@ -77,7 +79,9 @@ class CompileReport:
         """Return true if the check of the structure found an error in this element."""
         return (where.location, element) in self._explained
 
-    def warning(self, where: HasLocation, element: str, message: str, hint: str | None = None) -> None:
+    def warning(
+        self, where: HasLocation, element: str, message: str, hint: str | None = None
+    ) -> None:
         """Add a warning."""
         self._problems.warning(where, element, message, hint)
 
@@ -304,7 +308,9 @@ class ElementReader:
         return child or self.node, f"{self.node.written}/{child.written if child else tag}"
 
     def _reader(self, node: ConfigNode) -> "ElementReader":
-        return ElementReader(node, f"{self.node.written}/{node.written}", self.report, self.catalogue)
+        return ElementReader(
+            node, f"{self.node.written}/{node.written}", self.report, self.catalogue
+        )
 
     _Value = TypeVar("_Value")
 

@@ -152,7 +152,9 @@ def _excluded(reader: ElementReader) -> frozenset[str]:
     return frozenset(checks)
 
 
-def _check_queues(reader: ElementReader, topics: Sequence[ReplicatedTopicSpec], scope: Scope) -> None:
+def _check_queues(
+    reader: ElementReader, topics: Sequence[ReplicatedTopicSpec], scope: Scope
+) -> None:
     for queue in (topic for topic in scope.stored.values() if topic.kind.endswith("Queue")):
         selecting = [topic for topic in topics if _selects(topic, queue, scope)]
         if not selecting:
@@ -186,7 +188,9 @@ def _carries(topic: ReplicatedTopicSpec, source: str, queue: SowDefinition, scop
     return scope.is_pattern(source)  # its topics are not known beforehand
 
 
-def _report_local_queue(reader: ElementReader, topic: ReplicatedTopicSpec, queue: SowDefinition) -> None:
+def _report_local_queue(
+    reader: ElementReader, topic: ReplicatedTopicSpec, queue: SowDefinition
+) -> None:
     message = f"{quoted(queue.ref.name)} is a LocalQueue, which cannot be replicated"
     if topic.name == queue.ref.name:
         reader.report.error(

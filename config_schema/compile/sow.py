@@ -9,7 +9,7 @@ from typing import Final
 
 from config_schema.compile.conflated import compile_conflated_topic
 from config_schema.compile.queues import compile_queue
-from config_schema.compile.reader import ElementReader, CompileReport
+from config_schema.compile.reader import CompileReport, ElementReader
 from config_schema.compile.scope import Scope, SowDefinition
 from config_schema.compile.topics import check_shared_files, compile_topic
 from config_schema.compile.views import compile_view

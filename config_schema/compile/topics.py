@@ -12,7 +12,14 @@ from typing import Final, Literal, get_args
 
 from config_schema.catalogue import ExpressionKind, ModuleKind
 from config_schema.compile.modules import compile_use
-from config_schema.compile.reader import COUNT, INTERVAL, SIZE, ElementReader, CompileReport, did_you_mean
+from config_schema.compile.reader import (
+    COUNT,
+    INTERVAL,
+    SIZE,
+    CompileReport,
+    ElementReader,
+    did_you_mean,
+)
 from config_schema.compile.scope import Scope
 from config_schema.regex import has_regex_characters
 from config_schema.spec import HistorySpec, ModuleUse, SowSpec, TopicSpec

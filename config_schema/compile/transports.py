@@ -262,7 +262,9 @@ def _check_endpoint(reader: ElementReader, kind: TransportType) -> None:
     reader.no_effect(("FileName", "FileMask"), f"it is for amps-unix, and this is {kind}")
 
 
-def _message_type(reader: ElementReader, kind: TransportType, protocol: str, scope: Scope) -> str | None:
+def _message_type(
+    reader: ElementReader, kind: TransportType, protocol: str, scope: Scope
+) -> str | None:
     if kind in _REPLICATION:
         reader.no_effect(("MessageType",), "replication carries every message type")
         return None

@@ -103,7 +103,9 @@ def _joined(
     return tuple(topics), tuple(joins)
 
 
-def _check_connected(reader: ElementReader, topics: Sequence[TopicRef], joins: Sequence[JoinSpec]) -> None:
+def _check_connected(
+    reader: ElementReader, topics: Sequence[TopicRef], joins: Sequence[JoinSpec]
+) -> None:
     """Report topics that no join, and no chain of joins, relates to the first one."""
     reached = set(topics[:1])
     pairs = [{join.left.topic, join.right.topic} for join in joins]

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from config_schema.editors.contents import ElementContents, is_container, shared_contents
 from config_schema.editors.values import VARIABLE, ValueType, value_types
-from config_schema.reference_page import nested_elements, examples, facts
+from config_schema.reference_page import examples, facts, nested_elements
 from config_schema.schema import ROOT, ElementDoc, children, elements
 
 _HEAD: Final = """<?xml version="1.0" encoding="UTF-8"?>

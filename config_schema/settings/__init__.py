@@ -1,8 +1,9 @@
 """The effective settings of a configuration: every setting with its value and its origin.
 
 The description of an instance (`config_schema.spec`) has the meaning of a configuration; the tree
-that it was compiled from has the locations. Here both are combined: an `SettingsEntry` for each part that
-may occur several times, with a `Setting` for each of its elements, written or left to its default.
+that it was compiled from has the locations. Here both are combined: an `SettingsEntry` for each
+part that may occur several times, with a `Setting` for each of its elements, written or left to its
+default.
 
     tags.py      the element of each attribute of the description
     entries.py   an instance as entries and settings
@@ -14,16 +15,16 @@ may occur several times, with a `Setting` for each of its elements, written or l
 Nothing here knows how a program uses a setting.
 """
 
-from config_schema.settings.compare import SettingChange, ChangeSide, compare
-from config_schema.settings.entries import SettingsEntry, SettingValue, Setting, entries_of
+from config_schema.settings.compare import ChangeSide, SettingChange, compare
+from config_schema.settings.entries import Setting, SettingsEntry, SettingValue, entries_of
 from config_schema.settings.find import UnknownElementError, at_line, find_elements, nodes_at
 
 __all__ = [
-    "SettingChange",
-    "SettingsEntry",
-    "SettingValue",
-    "Setting",
     "ChangeSide",
+    "Setting",
+    "SettingChange",
+    "SettingValue",
+    "SettingsEntry",
     "UnknownElementError",
     "at_line",
     "compare",

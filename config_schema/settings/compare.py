@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from config_schema.problems import Location
-from config_schema.settings.entries import SettingsEntry, SettingValue, Setting
+from config_schema.settings.entries import Setting, SettingsEntry, SettingValue
 from config_schema.settings.shown import NOT_SET_TEXT
 from config_schema.spec import TopicSpec
 
@@ -78,7 +78,9 @@ def compare(old: SettingsEntry, new: SettingsEntry) -> list[SettingChange]:
     return list(_compare(old, new, ()))
 
 
-def _compare(old: SettingsEntry, new: SettingsEntry, around: tuple[SettingsEntry, ...]) -> Iterator[SettingChange]:
+def _compare(
+    old: SettingsEntry, new: SettingsEntry, around: tuple[SettingsEntry, ...]
+) -> Iterator[SettingChange]:
     way = (*around, new)
     if old.path != new.path:
         kinds = [ChangeSide(_tag(entry), entry.location) for entry in (old, new)]
@@ -119,12 +121,16 @@ def _side(setting: Setting | None, other: Setting | None, entry: SettingsEntry) 
     return ChangeSide(text, where or written, is_default=not setting.is_written)
 
 
-def _without(items: Iterable[SettingValue], others: Iterable[SettingValue]) -> tuple[SettingValue, ...]:
+def _without(
+    items: Iterable[SettingValue], others: Iterable[SettingValue]
+) -> tuple[SettingValue, ...]:
     known = {item.value for item in others}
     return tuple(item for item in items if item.value not in known)
 
 
-def _compare_entries(old: SettingsEntry, new: SettingsEntry, way: tuple[SettingsEntry, ...]) -> Iterator[SettingChange]:
+def _compare_entries(
+    old: SettingsEntry, new: SettingsEntry, way: tuple[SettingsEntry, ...]
+) -> Iterator[SettingChange]:
     pairs = _pair(old.entries, new.entries)
     known = {id(before) for before, _ in pairs if before}
     gone = [entry for entry in old.entries if id(entry) not in known]
@@ -140,7 +146,9 @@ def _compare_entries(old: SettingsEntry, new: SettingsEntry, way: tuple[Settings
     yield from _reordered(old.entries, pairs, way)
 
 
-def _pair(old: Sequence[SettingsEntry], new: Sequence[SettingsEntry]) -> list[tuple[SettingsEntry | None, SettingsEntry]]:
+def _pair(
+    old: Sequence[SettingsEntry], new: Sequence[SettingsEntry]
+) -> list[tuple[SettingsEntry | None, SettingsEntry]]:
     """Return each new entry with its old counterpart or None; an old entry is paired only once."""
     found: dict[int, SettingsEntry] = {}
     free = {id(entry): entry for entry in old}
@@ -164,7 +172,9 @@ def _key(entry: SettingsEntry, level: int) -> Hashable:
 
 
 def _reordered(
-    old: Sequence[SettingsEntry], pairs: Sequence[tuple[SettingsEntry | None, SettingsEntry]], way: tuple[SettingsEntry, ...]
+    old: Sequence[SettingsEntry],
+    pairs: Sequence[tuple[SettingsEntry | None, SettingsEntry]],
+    way: tuple[SettingsEntry, ...],
 ) -> Iterator[SettingChange]:
     """Report entries in a different order, where the order has an effect."""
     positions = {id(entry): position for position, entry in enumerate(old)}

@@ -19,7 +19,7 @@ from config_schema.catalogue import Catalogue, ModuleKind, OptionRule
 from config_schema.document import ConfigNode
 from config_schema.problems import Location
 from config_schema.settings.options import default_of, meaning, rule_of, text_of
-from config_schema.settings.shown import format_setting_value, format_default_value
+from config_schema.settings.shown import format_default_value, format_setting_value
 from config_schema.settings.tags import tag_of
 from config_schema.spec import (
     ActionSpec,
@@ -195,7 +195,9 @@ class _Contents:
     settings: dict[str, Setting] = field(default_factory=dict)
     entries: list[SettingsEntry] = field(default_factory=list)
 
-    def add(self, key: str, path: str, items: Iterable[SettingValue], *, is_written: bool = True) -> None:
+    def add(
+        self, key: str, path: str, items: Iterable[SettingValue], *, is_written: bool = True
+    ) -> None:
         self.settings[key] = Setting(key, path, tuple(items), is_written)
 
 
@@ -272,7 +274,9 @@ class _SpecWalker:
             else replace(inner, node=self._root.find(tag) or inner.node)
         )
 
-    def _entries(self, parts: Sequence[Any], place: _EntryElement, tag: str) -> Iterator[SettingsEntry]:
+    def _entries(
+        self, parts: Sequence[Any], place: _EntryElement, tag: str
+    ) -> Iterator[SettingsEntry]:
         """Build the entries of a repeatable part, each with the element it was made from."""
         section, _, _ = tag.rpartition("/") if tag != "SOW" else (tag, "", "")
         inner = place.inside(section)
@@ -292,7 +296,9 @@ class _SpecWalker:
                 use = next(triggers) if child.tag == "On" else next(steps).use
                 found.entries.append(self.entry(use, child, f"{place.path}/{child.tag}"))
 
-    def _use(self, use: ModuleUse, kind: ModuleKind, place: _EntryElement, found: _Contents) -> None:
+    def _use(
+        self, use: ModuleUse, kind: ModuleKind, place: _EntryElement, found: _Contents
+    ) -> None:
         """Read the use of a module: its name, and its options with their defaults."""
         _add_setting(use, use.module, place, "Module", found)
         rule = rule_of(use.module, kind, self._catalogue, self._modules)
@@ -306,7 +312,9 @@ class _SpecWalker:
                 item = SettingValue(default_of(option), option.default, None)
                 found.add(inner.key(name), f"{inner.path}/{name}", [item], is_written=False)
 
-    def _own_options(self, part: Any, options: Options, place: _EntryElement, found: _Contents) -> None:
+    def _own_options(
+        self, part: Any, options: Options, place: _EntryElement, found: _Contents
+    ) -> None:
         """Read the options of a message type, or of a library that is loaded."""
         rules: Mapping[str, OptionRule] = {}
         if isinstance(part, ModuleSpec):
@@ -347,14 +355,18 @@ def _add_options(
         found.add(place.key(name), f"{place.path}/{name}", items)
 
 
-def _add_setting(part: object, value: Any, place: _EntryElement, tag: str, found: _Contents) -> None:
+def _add_setting(
+    part: object, value: Any, place: _EntryElement, tag: str, found: _Contents
+) -> None:
     path, nodes = f"{place.path}/{tag}", _nodes(part, place.node, tag)
     if isinstance(part, ViewSpec) and part.joins and tag == "UnderlyingTopic":
         return  # the joins determine it
     if isinstance(value, tuple | frozenset):
         values = list(value) if isinstance(value, tuple) else sorted(value)
         texts = [node.text for node in nodes] if len(nodes) == len(values) else []
-        words = [text or format_setting_value(path, one) for text, one in zip_longest(texts, values)]
+        words = [
+            text or format_setting_value(path, one) for text, one in zip_longest(texts, values)
+        ]
         places = [node.location for node in nodes]
     else:
         values = [value]

@@ -10,7 +10,7 @@ from config_schema.schema import ROOT, ElementDoc, elements
 from config_schema.units import quoted
 
 _CLOSE: Final = 0.6
-_MOST_SUGGESTED: Final = 3
+_MAX_SUGGESTED: Final = 3
 
 
 class UnknownElementError(ValueError):
@@ -87,10 +87,10 @@ def _unknown(name: str, steps: Sequence[str]) -> str:
     for doc in elements().values():
         for known in (doc.name, *doc.synonyms):
             by_name.setdefault(known.casefold(), known)
-    alike = get_close_matches(steps[-1], by_name, n=_MOST_SUGGESTED, cutoff=_CLOSE)
+    alike = get_close_matches(steps[-1], by_name, n=_MAX_SUGGESTED, cutoff=_CLOSE)
     if steps[-1] in by_name and len(steps) > 1:
         paths = [doc.path for doc in find_elements(steps[-1])]
-        places = get_close_matches(name.strip("/"), paths, n=_MOST_SUGGESTED, cutoff=0)
+        places = get_close_matches(name.strip("/"), paths, n=_MAX_SUGGESTED, cutoff=0)
         return f"there is no element {quoted(name)}; did you mean {_either(places)}?"
     if alike:
         return (

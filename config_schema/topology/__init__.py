@@ -22,4 +22,4 @@ from config_schema.topology.description import InstanceDescription, describe
 from config_schema.topology.fabric import check_topology
 from config_schema.topology.findings import TopologyFinding
 
-__all__ = ["TopologyFinding", "InstanceDescription", "check_link", "check_topology", "describe"]
+__all__ = ["InstanceDescription", "TopologyFinding", "check_link", "check_topology", "describe"]

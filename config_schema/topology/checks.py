@@ -20,11 +20,11 @@ from config_schema.topology.description import (
     SowDescription,
 )
 from config_schema.topology.findings import TopologyFinding
-from config_schema.topology.link import TopologyLink, DestinationTopic
+from config_schema.topology.link import DestinationTopic, TopologyLink
 from config_schema.topology.routes import meets
 from config_schema.units import quoted
 
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 """Of many topics with the same finding, these are named and the others counted."""
 
 
@@ -103,7 +103,9 @@ def _seems_meant(destination: Destination, instance: InstanceDescription) -> boo
     )
 
 
-def _finding(sent: DestinationTopic, check: str, other: Location, message: str, hint: str) -> TopologyFinding:
+def _finding(
+    sent: DestinationTopic, check: str, other: Location, message: str, hint: str
+) -> TopologyFinding:
     mandatory = check in _MANDATORY
     advice = f"{hint}; {check} cannot be excluded" if mandatory else hint
     problem = Problem(
@@ -263,7 +265,9 @@ def _queue_underlying(sent: DestinationTopic) -> Iterator[TopologyFinding]:
             )
 
 
-def _definitions(queue: SowDescription, there: SowDescription) -> Iterator[tuple[str, str | None, str | None]]:
+def _definitions(
+    queue: SowDescription, there: SowDescription
+) -> Iterator[tuple[str, str | None, str | None]]:
     """Return the values that must be equal for two queues to be one."""
     yield "the UnderlyingTopic", queue.underlying_topic, there.underlying_topic
     yield "the Filter", queue.filter, there.filter
@@ -349,8 +353,8 @@ def _parts(parts: Sequence[PatternIntersection]) -> str:
     """Name topics in a finding: 'a' and 2 more topics of type 'json'."""
     names = [" with ".join(quoted(one.name) for one in part) for part in parts]
     message_type = quoted(parts[0][0].message_type)
-    more = len(names) - _MOST_NAMED
-    listed = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MAX_NAMED
+    listed = ", ".join(names[:_MAX_NAMED])
     if more > 0:
         listed += f" and {more} other{'s' if more > 1 else ''}"
     return f"{listed} of type {message_type}"

@@ -209,7 +209,9 @@ def _stored(sow: SowSpec, group: str) -> SowDescription:
         )
     if isinstance(sow, TopicSpec):
         identity = _identity(sow)
-        return SowDescription("Topic", sow.name, sow.message_type, sow.location, sow.pattern, identity)
+        return SowDescription(
+            "Topic", sow.name, sow.message_type, sow.location, sow.pattern, identity
+        )
     kind: StoredKind = "View" if isinstance(sow, ViewSpec) else "ConflatedTopic"
     return SowDescription(kind, sow.name, sow.message_type, sow.location)
 

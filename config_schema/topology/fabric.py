@@ -167,7 +167,9 @@ def _taking_nothing(way: ReplicationRoute, downstream: InstanceDescription) -> T
     )
 
 
-def _encryption(destination: Destination, downstream: InstanceDescription) -> Iterator[TopologyFinding]:
+def _encryption(
+    destination: Destination, downstream: InstanceDescription
+) -> Iterator[TopologyFinding]:
     listens = downstream.listens
     for address in destination.addresses:
         if listens is None or not meets(address, listens):

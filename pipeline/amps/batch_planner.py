@@ -13,7 +13,7 @@ from typing import Final
 
 from amperage.client import NOW, Client, ClientError, CommandError, Message
 from amperage.wire.bookmarks import is_now
-from pipeline.amps.connection import UNREACHABLE_ERRORS, NOT_FOUND, data_loss, explained, session
+from pipeline.amps.connection import NOT_FOUND, UNREACHABLE_ERRORS, data_loss, explained, session
 from pipeline.amps.limits import BatchLimits
 from pipeline.amps.log_measure import LogMeasure, measure
 from pipeline.amps.offsets import LogOffset, bookmark_of, measured, ranges_of
@@ -24,7 +24,7 @@ _PAUSE: Final = 0.2
 """Seconds between two attempts to reach an unavailable server."""
 _IDLE: Final = 0.03
 """Seconds to wait if there is nothing, before returning to Spark, which asks again."""
-_MOST_IDLE: Final = 0.25
+_MAX_IDLE: Final = 0.25
 _SLOWER: Final = 1.2
 """Back-off: the wait grows while there is nothing, because each request costs the server."""
 _STRIDE: Final = 60.0
@@ -87,7 +87,7 @@ class BatchPlanner:
                 return end
             if not self._ends:
                 time.sleep(self._idle)
-                self._idle = min(self._idle * _SLOWER, _MOST_IDLE)
+                self._idle = min(self._idle * _SLOWER, _MAX_IDLE)
                 return start
             if self._last is not None and self._has_reached_end(start):
                 return start

@@ -16,14 +16,14 @@ from itertools import islice
 from typing import Final
 
 from amperage.client import Client, ClientError, CommandError, Message, MessageStream, TimedOutError
-from pipeline.amps.connection import UNREACHABLE_ERRORS, NOT_FOUND, explained, session
+from pipeline.amps.connection import NOT_FOUND, UNREACHABLE_ERRORS, explained, session
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import option_error
 
 MAX_BATCH_ROWS: Final = 10_000
 """Messages per micro-batch, unless the user sets a limit: its offset names all of them."""
-_MOST_BYTES: Final = 8 << 20
+_MAX_BYTES: Final = 8 << 20
 """Bytes of bodies per micro-batch, which are sent to the tasks."""
 _TOGETHER: Final = 80
 """Bookmarks per command."""
@@ -128,7 +128,7 @@ class QueueConsumer:
         size = count = 0
         for message in self._waiting[:most]:
             size += len(message.body)
-            if count and size > _MOST_BYTES:
+            if count and size > _MAX_BYTES:
                 break
             count += 1
         taken, self._waiting = self._waiting[:count], self._waiting[count:]

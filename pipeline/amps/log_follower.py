@@ -20,7 +20,7 @@ from amperage.client import NOW, Client, ClientError, Message, MessageStream, Ti
 from amperage.client.block_client import BlockClient
 from pipeline.amps.connection import UNREACHABLE_ERRORS, explained, require_log, session
 from pipeline.amps.log_measure import LogMeasure, measure
-from pipeline.amps.offsets import MessageEnd, LastMessages, digest_of
+from pipeline.amps.offsets import LastMessages, MessageEnd, digest_of
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.replay import replayed
 from pipeline.errors import PipelineError

@@ -22,7 +22,7 @@ _PASSED_ON: Final = frozenset(
 )
 _NOT_LOGGED: Final = "only what is in a transaction log can be counted"
 _MICROSECONDS: Final = 1e6
-_MOST_PARTS: Final = 1000
+_MAX_PARTS: Final = 1000
 """The maximum number of parts that the server divides a count into."""
 
 
@@ -104,7 +104,7 @@ def measure(
         for option in command_options.split(",")
         if option.strip().partition("=")[0] in _PASSED_ON
     ]
-    wanted = ["count", f"count_parts={min(parts, _MOST_PARTS)}", *given]
+    wanted = ["count", f"count_parts={min(parts, _MAX_PARTS)}", *given]
     if size is not None:
         wanted.append(f"count_bytes={size}")
     try:

@@ -23,7 +23,12 @@ from amperage.client import (
 )
 from pipeline.amps.connection import convert_client_errors
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.resumption import ContentResumption, PositionResumption, PublishedMessages, Resumption
+from pipeline.amps.resumption import (
+    ContentResumption,
+    PositionResumption,
+    PublishedMessages,
+    Resumption,
+)
 from pipeline.amps.sink import LOGON_OPTIONS, TaskIdentity, TaskSink
 from pipeline.bodies import OutgoingMessages
 

@@ -121,7 +121,9 @@ class AmpsQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         count = min(self._options.partitions, len(bookmarks))
         cuts = [len(bookmarks) * number // count for number in range(count + 1)]
         return [
-            QueuePartition(bookmarks[begin:stop], rows.batch(messages[begin:stop]) if is_seen else None)
+            QueuePartition(
+                bookmarks[begin:stop], rows.batch(messages[begin:stop]) if is_seen else None
+            )
             for begin, stop in pairwise(cuts)
         ]
 

@@ -13,7 +13,7 @@ from amperage.client import NOW, Client, CommandError
 from pipeline.amps.connection import NOT_FOUND, connected
 from pipeline.amps.offsets import MessageRange, digest_of
 from pipeline.amps.options import AmpsOptions
-from pipeline.amps.replay import replayed, read_log_blocks
+from pipeline.amps.replay import read_log_blocks, replayed
 from pipeline.amps.selection import command_options
 from pipeline.errors import PipelineError, option_error
 from pipeline.message_columns import MessageColumns, gathered

@@ -46,7 +46,9 @@ class AmpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._ranges: Final = RangeReader(options, schema)
         plan = BatchPlanner if len(options.servers) == 1 else FailoverBatchPlanner
-        self._source: Final[BatchPlanner | FailoverBatchPlanner] = plan(options, self._ranges.command_options)
+        self._source: Final[BatchPlanner | FailoverBatchPlanner] = plan(
+            options, self._ranges.command_options
+        )
         self._planned: LogOffset | None = None
 
     def initialOffset(self) -> LogOffset:  # noqa: N802 - Spark's name

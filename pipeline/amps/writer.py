@@ -41,7 +41,13 @@ from pipeline.amps.deletes import Deleter
 from pipeline.amps.options import AmpsOptions
 from pipeline.amps.publisher import RowPublisher
 from pipeline.amps.row_order import sorted_messages
-from pipeline.amps.sink import NOT_ONCE, MAX_REPORTED_REFUSALS, TaskIdentity, RefusedMessage, TaskSink
+from pipeline.amps.sink import (
+    MAX_REPORTED_REFUSALS,
+    NOT_ONCE,
+    RefusedMessage,
+    TaskIdentity,
+    TaskSink,
+)
 from pipeline.bodies import BodyFormat, OutgoingMessages
 from pipeline.errors import PipelineError, option_error
 from pipeline.workers import settle
@@ -131,7 +137,9 @@ def identity_in_stream(options: AmpsOptions) -> TaskIdentity:
     query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
     if query is None or batch is None:
         raise PipelineError(f"Spark does not tell the micro-batch ({_QUERY}, {_BATCH})")
-    return TaskIdentity(f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch))
+    return TaskIdentity(
+        f"{options.client_name or 'spark'}-{query}-{task.partitionId()}", int(batch)
+    )
 
 
 def check(options: AmpsOptions, schema: StructType) -> None:
@@ -150,7 +158,10 @@ def check(options: AmpsOptions, schema: StructType) -> None:
 
 
 def send(
-    options: AmpsOptions, schema: StructType, identity: TaskIdentity, batches: Iterator[pa.RecordBatch]
+    options: AmpsOptions,
+    schema: StructType,
+    identity: TaskIdentity,
+    batches: Iterator[pa.RecordBatch],
 ) -> WriteReport:
     """Send the rows of one task.
 
@@ -167,7 +178,9 @@ def send(
         messages = sorted_messages(messages)
     if not options.exactly_once:
         identity = identity.of_this_try()
-    sink: TaskSink = (Deleter if options.command == "sow_delete" else RowPublisher)(options, identity)
+    sink: TaskSink = (Deleter if options.command == "sow_delete" else RowPublisher)(
+        options, identity
+    )
     with sink:
         for some in messages:
             sink.send(some)

@@ -14,7 +14,7 @@ from pipeline.expressions.variants import variants
 from server.expressions import ContextKind, parse
 from server.expressions.backends.columns import Column as ColumnOfValues
 from server.expressions.backends.columns import column_of
-from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, ColumnBatch
+from server.expressions.backends.compile_columns import ColumnBatch, ColumnFilter, ColumnValue
 from server.expressions.inference import with_inferred_types
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Call, Reference, Slot, slots, walk
@@ -98,7 +98,9 @@ def _column(
     # Report a mistake here and now, not in a worker later.
     parse(text, kind, environment.functions())
     environment.message_type(message.message_type)
-    evaluate = _BatchEvaluator(compile_tree, text, kind, message.message_type, tuple(columns), environment)
+    evaluate = _BatchEvaluator(
+        compile_tree, text, kind, message.message_type, tuple(columns), environment
+    )
 
     def evaluate_batch(*arrays: pa.Array) -> pa.Array:
         return evaluate(arrays)

@@ -24,7 +24,7 @@ _DECIMAL: Final = 10 << 2
 _BINARY: Final = 15 << 2
 _STRING: Final = 16 << 2
 _SHORT_STRING: Final = 1
-_LONGEST_SHORT: Final = 63
+_MAX_SHORT_LENGTH: Final = 63
 _ARRAY: Final = 0b000_1_11_11
 """An array with four bytes each for its number of elements and its offsets."""
 _FITS: Final = range(-(2**63), 2**63)
@@ -71,7 +71,7 @@ def _text(octets: bytes) -> bytes:
         octets.decode()
     except UnicodeDecodeError:
         return struct.pack("<BI", _BINARY, len(octets)) + octets
-    if len(octets) <= _LONGEST_SHORT:
+    if len(octets) <= _MAX_SHORT_LENGTH:
         return bytes((len(octets) << 2 | _SHORT_STRING,)) + octets
     return struct.pack("<BI", _STRING, len(octets)) + octets
 

@@ -52,7 +52,9 @@ def export_round(
     if not ranges:
         return 0
     spark = run.spark()
-    frame = union_frames([journal_entries(spark, wanted, name, *one) for name, one in ranges.items()])
+    frame = union_frames(
+        [journal_entries(spark, wanted, name, *one) for name, one in ranges.items()]
+    )
     count = write(frame, target, wanted)
     state.reached |= {name: last for name, (_, last) in ranges.items()}
     state.marks |= {
@@ -75,7 +77,9 @@ def logs_of(wanted: ExportSelection) -> list[JournalSnapshot]:
     return snapshot(Path(wanted.source), wanted.archive)
 
 
-def range_of(log: JournalSnapshot, state: JobState, wanted: ExportSelection, *, accepts_gap: bool) -> tuple[int, int]:
+def range_of(
+    log: JournalSnapshot, state: JobState, wanted: ExportSelection, *, accepts_gap: bool
+) -> tuple[int, int]:
     """Return the txid after which to resume, and the last one."""
     first = log.files[0].first_txid - 1
     last = max(file.end_txid or 0 for file in log.files) - 1

@@ -25,7 +25,7 @@ from pipeline.journal.log import JournalSnapshot, snapshot
 from pipeline.logs import SilentLog
 from server.app.wiring.provision import ProvisionError, provision_functions, provision_message_types
 from server.app.wiring.provision_sow import TopicOpener
-from server.storage.journal import EVENTS, JournalCursor, JournalNotice, LogSpan, JournalTopic
+from server.storage.journal import EVENTS, JournalCursor, JournalNotice, JournalTopic, LogSpan
 from server.storage.journal.files import FileTable, SourceCache
 from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.log_apply import apply_entry_range

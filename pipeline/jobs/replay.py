@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pipeline.entries import EntrySource
     from pipeline.jobs.replay_sender import ReplaySender
-    from pipeline.jobs.run import ProgressBar, JobRun
+    from pipeline.jobs.run import JobRun, ProgressBar
 
 HELP: Final = "publish journals, or an export of them, to a server again"
 
@@ -191,7 +191,11 @@ class _Replay:
     """Publishes entries at a rate, and stores its progress."""
 
     def __init__(
-        self, options: argparse.Namespace, source: EntrySource, state: JobState, progress: ProgressBar
+        self,
+        options: argparse.Namespace,
+        source: EntrySource,
+        state: JobState,
+        progress: ProgressBar,
     ) -> None:
         self._source = source
         self._path: Path | None = options.state

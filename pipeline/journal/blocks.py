@@ -22,7 +22,7 @@ from server.storage.journal.storage import ByteSource
 _GAP: Final = 16_384
 """Gaps between wanted bodies up to this size in bytes are read rather than skipped."""
 
-_LARGEST_BLOCK: Final = 1 << 20
+_MAX_BLOCK_SIZE: Final = 1 << 20
 """Bytes that are read and decoded together, so that they stay in the processor's cache."""
 
 _NOTHING: Final = np.zeros(0, np.int64)
@@ -109,7 +109,9 @@ class _BlockReader:
     def blocks(self, records: RecordArray) -> Iterator[JournalBlock]:
         """Yield the entries of some records, with their bodies if requested."""
         if not self._request.with_bodies:
-            yield JournalBlock(self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING)
+            yield JournalBlock(
+                self._piece.path, records, self._piece.names, b"", _NOTHING, _NOTHING
+            )
             return
         begins = records["body_start"].astype(np.int64)
         lengths = records["body_length"].astype(np.int64)
@@ -118,7 +120,7 @@ class _BlockReader:
             raise self._damaged(self._number(records[0]), "a body lies outside of the file")
         first = 0
         while first < len(records):
-            last = int(np.searchsorted(ends, begins[first] + _LARGEST_BLOCK, "right"))
+            last = int(np.searchsorted(ends, begins[first] + _MAX_BLOCK_SIZE, "right"))
             chosen = slice(first, max(last, first + 1))
             first = chosen.stop
             data, starts = self._bodies(begins[chosen], ends[chosen])

@@ -106,7 +106,9 @@ def metadata_mask(predicate: ColumnPredicate, block: JournalBlock) -> RowMask:
     return predicate.mask(metadata_column(predicate.column, block))
 
 
-def _by_number(predicate: ColumnPredicate, numbers: RecordArray, names: Mapping[int, str]) -> RowMask:
+def _by_number(
+    predicate: ColumnPredicate, numbers: RecordArray, names: Mapping[int, str]
+) -> RowMask:
     test = predicate.test()
     return is_among(numbers, [number for number, name in names.items() if test(name)])
 

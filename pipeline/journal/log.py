@@ -37,13 +37,13 @@ from server.storage.journal.format.layout import (
     BODY_START,
     PAGE,
     TIMESTAMP,
+    FileSeal,
     JournalFileHeader,
     JournalFormatError,
-    FileSeal,
     JournalVersionError,
 )
 from server.storage.journal.format.records import read_rows, slots
-from server.storage.journal.storage import FileSource, ByteSource
+from server.storage.journal.storage import ByteSource, FileSource
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _PIECE: Final = 1 << 20

@@ -118,7 +118,9 @@ class JournalBlock:
             if len(part.records):
                 yield part
 
-    def only(self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]) -> JournalBlock:
+    def only(
+        self, chosen: npt.NDArray[np.bool_ | np.signedinteger[Any]] | list[int]
+    ) -> JournalBlock:
         """Return a block with some of the entries.
 
         Args:

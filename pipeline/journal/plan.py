@@ -42,7 +42,9 @@ class PlannedLog:
         ends = [file.end_txid for file in files if file.end_txid is not None]
         self.first_txid = files[0].first_txid
         self.last_txid = max(ends) - 1
-        lookup = EntryLookup(FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps)
+        lookup = EntryLookup(
+            FileTable(files), SourceCache(_NO_CACHE), lambda: self.last_txid, log.steps
+        )
         self.find = lookup.find
         self.damaged_at = lookup.damaged_at
         self.first_since = lookup.first_since
@@ -121,7 +123,10 @@ def topics_of(directory: Path, archive: Path | None) -> Iterator[str]:
 
 
 def plan_log(
-    log: JournalSnapshot, options: JournalOptions, predicates: Iterable[ColumnPredicate], span: LogSpan
+    log: JournalSnapshot,
+    options: JournalOptions,
+    predicates: Iterable[ColumnPredicate],
+    span: LogSpan,
 ) -> Iterator[JournalPartition]:
     """Yield the pieces of one instance's journals.
 

@@ -137,7 +137,9 @@ class ColumnPredicate:
                 return True
 
 
-def accept(filters: Iterable[Filter], schema: StructType) -> list[tuple[Filter, ColumnPredicate | None]]:
+def accept(
+    filters: Iterable[Filter], schema: StructType
+) -> list[tuple[Filter, ColumnPredicate | None]]:
     """Translate the filters that can be tested here.
 
     Args:
@@ -171,7 +173,9 @@ def _translate(one: Filter, schema: StructType) -> ColumnPredicate | None:
     kind = schema[column].dataType
     match inner:
         case IsNull() | IsNotNull():
-            return ColumnPredicate(column, "null" if isinstance(inner, IsNull) != negated else "not_null")
+            return ColumnPredicate(
+                column, "null" if isinstance(inner, IsNull) != negated else "not_null"
+            )
         case EqualTo(value=None):  # NULL = NULL is not true
             return None
         case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():

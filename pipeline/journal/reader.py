@@ -11,15 +11,15 @@ from pipeline.arrow import require_values
 from pipeline.compiled_readers import FieldReader
 from pipeline.errors import PipelineError, UnfitError
 from pipeline.fields import read_fields
-from pipeline.journal.blocks import RecordSelector, BlockRequest, read_blocks
+from pipeline.journal.blocks import BlockRequest, RecordSelector, read_blocks
 from pipeline.journal.columns import (
     RowMask,
     body_column,
     is_among,
     is_record_test,
     metadata_column,
-    record_mask,
     metadata_mask,
+    record_mask,
 )
 from pipeline.journal.content import JournalContentFilter
 from pipeline.journal.options import JournalOptions
@@ -148,7 +148,9 @@ class JournalPartitionReader:
             self._readers[message_type] = reader
         return reader
 
-    def _column(self, field: pa.Field, block: JournalBlock, values: ColumnValues, *, fits: bool) -> pa.Array:
+    def _column(
+        self, field: pa.Field, block: JournalBlock, values: ColumnValues, *, fits: bool
+    ) -> pa.Array:
         what = self._schema.metadata.get(field.name)
         if what is not None:
             return metadata_column(what, block)

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pipeline.errors import PipelineError, option_error
 from pipeline.journal.log import JournalSnapshot, SealedFiles, snapshot
-from pipeline.journal.marks import UNKNOWN, has, entry_mark
+from pipeline.journal.marks import UNKNOWN, entry_mark, has
 from pipeline.journal.options import JournalOptions
 from pipeline.journal.pieces import JournalPartition
 from pipeline.journal.plan import PlannedLog, plan_log
@@ -138,7 +138,9 @@ class AmpsJournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             )
         return log.files[0].first_txid - 1
 
-    def _pieces(self, log: JournalSnapshot, start: JournalOffset, end: JournalOffset) -> Iterator[JournalPartition]:
+    def _pieces(
+        self, log: JournalSnapshot, start: JournalOffset, end: JournalOffset
+    ) -> Iterator[JournalPartition]:
         if log.instance not in end:
             return
         last, mark = _parts(end[log.instance])

@@ -101,7 +101,7 @@ cdef struct Level:
 
 cdef enum:
     GUESSED = 64          # places of an object with a cached key
-    MOST_DIGITS = 18      # of an integer that certainly fits into 64 bits
+    MAX_DIGITS = 18      # of an integer that certainly fits into 64 bits
     NO_DAY = -10_000_000  # not a date
     FIRST_DAY = -719_162  # of the year 1
     LAST_DAY = 2_932_896  # of the year 9999
@@ -153,16 +153,16 @@ cdef inline int find_column(
 
 
 cdef inline const char *scan_whole(const char *at, long long *value) noexcept nogil:
-    """Return the position after an integer; NULL if there is none, or it exceeds MOST_DIGITS."""
+    """Return the position after an integer; NULL if there is none, or it exceeds MAX_DIGITS."""
     cdef bint negative = at[0] == c'-'
     cdef const char *first
     cdef long long found = 0
     at += negative
     first = at
-    while c'0' <= at[0] <= c'9' and at - first <= MOST_DIGITS:
+    while c'0' <= at[0] <= c'9' and at - first <= MAX_DIGITS:
         found = found * 10 + (at[0] - c'0')
         at += 1
-    if at == first or at - first > MOST_DIGITS or (first[0] == c'0' and at - first > 1):
+    if at == first or at - first > MAX_DIGITS or (first[0] == c'0' and at - first > 1):
         return NULL
     value[0] = -found if negative else found
     return at
@@ -197,7 +197,7 @@ cdef inline const char *scan_real(const char *at, double *value) except? NULL:
     at += negative
     first = at
     while c'0' <= at[0] <= c'9':
-        if count <= MOST_DIGITS:
+        if count <= MAX_DIGITS:
             digits = digits * 10 + (at[0] - c'0')
         count += 1
         at += 1
@@ -207,7 +207,7 @@ cdef inline const char *scan_real(const char *at, double *value) except? NULL:
         at += 1
         first = at
         while c'0' <= at[0] <= c'9':
-            if count <= MOST_DIGITS:
+            if count <= MAX_DIGITS:
                 digits = digits * 10 + (at[0] - c'0')
             count += 1
             decimals += 1
@@ -224,7 +224,7 @@ cdef inline const char *scan_real(const char *at, double *value) except? NULL:
             at += 1
         if at == first:
             return NULL
-    if is_exact and count <= MOST_DIGITS and digits <= 1LL << 53 and decimals <= 22:
+    if is_exact and count <= MAX_DIGITS and digits <= 1LL << 53 and decimals <= 22:
         # Both operands are exact, so there is only one rounding (Clinger).
         value[0] = digits / POWERS[decimals] if decimals else <double> digits
         if negative and (value[0] or at - start > 2):  # -0.0 has a sign, the integer -0 has none

@@ -16,7 +16,7 @@ from pipeline.native.columns cimport (
 
 
 cdef enum:
-    MOST_LAST = 63        # bytes of a number that nothing follows in its body
+    MAX_LAST = 63        # bytes of a number that nothing follows in its body
 
 
 cdef class FixColumnReader(ColumnReader):
@@ -73,12 +73,12 @@ cdef class FixColumnReader(ColumnReader):
         self, const char *at, const char *stop, Column *column, Py_ssize_t row
     ) except -1:
         """Read the value of a column; return whether it was plain."""
-        cdef char[MOST_LAST + 1] last
+        cdef char[MAX_LAST + 1] last
         cdef long long whole
         cdef double real
         if column.kind == TEXT:
             return keep_text(at, stop - at, column)
-        if stop[0] != self._separator and stop - at <= MOST_LAST:
+        if stop[0] != self._separator and stop - at <= MAX_LAST:
             memcpy(last, at, stop - at)  # the next body may go on with digits
             last[stop - at] = 0
             stop, at = last + (stop - at), last

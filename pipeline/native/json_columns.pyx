@@ -21,7 +21,7 @@ from server.message_types.json_tokens cimport (
 
 
 cdef enum:
-    MOST_ESCAPED = 6      # bytes that stand for one of a name
+    MAX_ESCAPED = 6      # bytes that stand for one of a name
 
 cdef const char *BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -32,7 +32,7 @@ cdef class JsonColumnReader(ColumnReader):
     cdef char *_name      # room for a name without its escapes
 
     def __cinit__(self, wanted):
-        self._name = <char *> PyMem_Calloc(MOST_ESCAPED * self._longest_name, 1)
+        self._name = <char *> PyMem_Calloc(MAX_ESCAPED * self._longest_name, 1)
         if not self._name:
             raise MemoryError
 
@@ -106,7 +106,7 @@ cdef class JsonColumnReader(ColumnReader):
         return NULL
 
     cdef int _find_escaped(self, Level *level, const char *name, Py_ssize_t length) noexcept:
-        if length > MOST_ESCAPED * self._longest_name:
+        if length > MAX_ESCAPED * self._longest_name:
             return -1
         length = unescape(name, name + length, self._name)
         return find_name(&level.table, self._names, self._name, length)

@@ -51,11 +51,11 @@ cpdef enum Form:
     ARRAY = 11
 
 cdef enum:
-    LONGEST_NUMBER = 32
-    MOST_DECIMALS = 6     # that are tried before a number is written the long way
+    MAX_NUMBER_LENGTH = 32
+    MAX_DECIMALS = 6     # that are tried before a number is written the long way
 
 cdef int64_t MICROS_A_DAY = 86_400_000_000
-cdef double MOST_EXACT = 1e15
+cdef double MAX_EXACT = 1e15
 cdef double[7] POWERS
 POWERS[:] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6]
 cdef const char *HEXADECIMAL = b"0123456789abcdef"
@@ -211,8 +211,8 @@ cdef class Writer:
         return self._put_byte(c']')
 
     cdef int _put_whole(self, int64_t value) except -1:
-        cdef char[LONGEST_NUMBER] digits
-        cdef int at = LONGEST_NUMBER
+        cdef char[MAX_NUMBER_LENGTH] digits
+        cdef int at = MAX_NUMBER_LENGTH
         cdef uint64_t left = <uint64_t> value
         if value < 0:
             left = 0 - left
@@ -225,7 +225,7 @@ cdef class Writer:
         if value < 0:
             at -= 1
             digits[at] = c'-'
-        return self._put_all(&digits[at], LONGEST_NUMBER - at)
+        return self._put_all(&digits[at], MAX_NUMBER_LENGTH - at)
 
     cdef int _put_real(self, double value) except -1:
         """Write the shortest decimal that is read as the value.
@@ -239,10 +239,10 @@ cdef class Writer:
             return self._put_all(b"null", 4)  # NaN, Infinity: JSON does not have them
         if value == 0:
             return self._put_long(value) if 1 / value < 0 else self._put_all(b"0.0", 3)
-        if 1e-3 <= fabs(value) < MOST_EXACT:
-            for decimals in range(MOST_DECIMALS + 1):
+        if 1e-3 <= fabs(value) < MAX_EXACT:
+            for decimals in range(MAX_DECIMALS + 1):
                 scaled = fabs(value) * POWERS[decimals]
-                if scaled >= MOST_EXACT:
+                if scaled >= MAX_EXACT:
                     break
                 scaled = floor(scaled + 0.5)
                 if scaled / POWERS[decimals] == fabs(value):

@@ -65,7 +65,9 @@ def copier(spec: ConflatedTopicSpec, environment: Environment) -> Callable[[Reco
         environment: the instance that it belongs to.
     """
     functions = environment.functions()
-    fields = [parse_field(text, ContextKind.CONFLATED_ENRICHMENT, functions) for text in spec.enrichment]
+    fields = [
+        parse_field(text, ContextKind.CONFLATED_ENRICHMENT, functions) for text in spec.enrichment
+    ]
     message_type = environment.message_type(spec.message_type)
     stage = EnrichmentStage(fields, message_type, functions) if fields else None
 

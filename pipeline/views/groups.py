@@ -18,7 +18,7 @@ from pipeline.views.definition import ViewDefinition
 from pipeline.views.records import SCHEMA, batch_of, records_in
 from server.expressions.message_context import NO_CONTEXT, MessageContext
 from server.storage.sow.record_context import context_of
-from server.storage.sow.records import RecordChange, Record
+from server.storage.sow.records import Record, RecordChange
 from server.storage.views.groups import Group, GroupTable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _PARTIAL: Final = pa.schema(
         ("timestamp", pa.int64()),
     ]
 )
-_MOST_GROUPS: Final = 50_000
+_MAX_GROUPS: Final = 50_000
 """Groups that a task holds while it reads; beyond that it passes them on as they are."""
 _BATCH: Final = 5_000
 
@@ -84,7 +84,9 @@ def rows_of_records(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> 
             yield ViewRow(*found, record.sequence, record.timestamp)
 
 
-def row_reader(view: ViewDefinition) -> Callable[[Record], tuple[ProjectionRow, MessageContext] | None]:
+def row_reader(
+    view: ViewDefinition,
+) -> Callable[[Record], tuple[ProjectionRow, MessageContext] | None]:
     """Return a function that converts records of a view's only topic to rows.
 
     Args:
@@ -137,7 +139,7 @@ class _PartialGroups:
             last = latest.get(group)
             if last is None or one.sequence >= last[0]:
                 latest[group] = one.sequence, one.timestamp, one.row, one.context
-            if len(latest) >= _MOST_GROUPS:
+            if len(latest) >= _MAX_GROUPS:
                 yield from _packed(latest)
                 grouping = GroupTable(projection, self._view.spec.key_domain)
                 latest = {}

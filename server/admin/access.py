@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from config_schema.regex import matches
 from server.admin.audit_events import TRANSPORT, AdminAudit
 from server.admin.credential_cache import CredentialCache
-from server.admin.http.messages import HttpHeaders, HttpError, HttpRequest
+from server.admin.http.messages import HttpError, HttpHeaders, HttpRequest
 from server.security.authentication import Admission, LogonCredentials, LogonOrigin
 from server.security.cookies import COOKIE, DEFAULT_SECONDS, CookieSessions, cookies_in
 from server.security.deferred import mapped
@@ -218,7 +218,8 @@ class AccessControl:
             return False
         return await self._engine_side.decide(
             lambda: mapped(
-                known.find(user), lambda one: one.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT
+                known.find(user),
+                lambda one: one.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
             )
         )
 

@@ -91,7 +91,9 @@ class CsrfProtection:
                 "in Admin says which others may.",
             )
 
-    def grant(self, request: HttpRequest, response: HttpResponse, *, is_public: bool = False) -> None:
+    def grant(
+        self, request: HttpRequest, response: HttpResponse, *, is_public: bool = False
+    ) -> None:
         """Add the headers that say which pages may read an answer.
 
         Args:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from server.admin.http.messages import JSON, TEXT, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import (
+    JSON,
+    TEXT,
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+)
 from server.replication.links.lag_monitor import LAG_WARNING_SECONDS
 from server.statistics.sources.texts import moment
 from server.util.clock import WallMicroseconds
@@ -106,7 +113,9 @@ class Health:
         engine = await self._engine(found, has_all=which == "all")
         return _answer(request, [engine, self._statistics_thread(), *found])
 
-    async def _engine(self, found: list[HealthCheckResult], *, has_all: bool | None = None) -> HealthCheckResult:
+    async def _engine(
+        self, found: list[HealthCheckResult], *, has_all: bool | None = None
+    ) -> HealthCheckResult:
         """Check whether the engine answers, and get its other checks if wanted.
 
         Args:
@@ -156,7 +165,9 @@ class Health:
                 yield HealthCheckResult(title)
 
 
-def _not_connected(title: str, own: ReplicationDestination, since: WallMicroseconds) -> HealthCheckResult:
+def _not_connected(
+    title: str, own: ReplicationDestination, since: WallMicroseconds
+) -> HealthCheckResult:
     if own.disconnected_at is None:
         return HealthCheckResult(title, "it has never been connected since this instance started")
     return HealthCheckResult(title, "it is not connected", _moment(min(own.disconnected_at, since)))

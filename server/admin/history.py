@@ -17,7 +17,7 @@ from server.admin.engine_calls import within_limit
 from server.admin.http.messages import JSON, XML, HttpError, HttpRequest, HttpResponse
 from server.admin.paths import split_path_format
 from server.admin.time_range import TimeRange, read_moments
-from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT, TreeTarget, SnapshotTree
+from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD, SnapshotTree, TreeTarget
 from server.statistics.reader import ReaderBusyError
 from server.statistics.schema import StatisticValue
 from server.statistics.timestamps import to_text
@@ -72,7 +72,9 @@ class HistoryPages:
             )
         return SnapshotTree(snapshot)
 
-    async def leaf(self, tree: SnapshotTree, node: TreeTarget, form: str, moments: TimeRange) -> HttpResponse:
+    async def leaf(
+        self, tree: SnapshotTree, node: TreeTarget, form: str, moments: TimeRange
+    ) -> HttpResponse:
         """Return a leaf's values within a time.
 
         Args:
@@ -98,7 +100,9 @@ class HistoryPages:
             content_type=over_time.FORMS[form].content_type,
         )
 
-    async def _values(self, tree: SnapshotTree, node: TreeTarget, moments: TimeRange) -> list[tuple[int, StatisticValue]]:
+    async def _values(
+        self, tree: SnapshotTree, node: TreeTarget, moments: TimeRange
+    ) -> list[tuple[int, StatisticValue]]:
         """Return the first page of a leaf's values within a time."""
         resource, field = node.place.resource, node.field
         if resource is None or field is None:

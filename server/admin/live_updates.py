@@ -21,7 +21,7 @@ from server.admin.documents import json_form
 from server.admin.documents.values import text_of
 from server.admin.http.events import KEEPALIVE_COMMENT, event
 from server.admin.http.messages import HttpError
-from server.admin.tree import TreeTarget, TreeNode, SnapshotTree, link
+from server.admin.tree import SnapshotTree, TreeNode, TreeTarget, link
 from server.statistics.schema import Resource, StatisticValue
 from server.statistics.timestamps import to_text
 
@@ -81,7 +81,9 @@ class LiveUpdates:
         if not coming.done():
             coming.set_result(None)
 
-    async def _events(self, node: TreeTarget, hidden: frozenset[str]) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, node: TreeTarget, hidden: frozenset[str]
+    ) -> AsyncGenerator[bytes, None]:
         def is_shown(place: TreeNode) -> bool:
             return place.path not in hidden
 
@@ -135,7 +137,9 @@ class LiveUpdates:
         return told
 
 
-def _places(place: TreeNode, is_shown: Callable[[TreeNode], bool]) -> Iterator[tuple[TreeNode, Resource]]:
+def _places(
+    place: TreeNode, is_shown: Callable[[TreeNode], bool]
+) -> Iterator[tuple[TreeNode, Resource]]:
     if place.resource is not None:
         yield place, place.resource
     for below in place.children.values():
@@ -144,7 +148,10 @@ def _places(place: TreeNode, is_shown: Callable[[TreeNode], bool]) -> Iterator[t
 
 
 def _changed(
-    before: SnapshotTree, after: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
+    before: SnapshotTree,
+    after: SnapshotTree,
+    node: TreeTarget,
+    is_shown: Callable[[TreeNode], bool],
 ) -> Iterator[tuple[str, str]]:
     """Yield the paths of changed values below a node, with the new values."""
     if node.id is not None or node.field is not None:
@@ -176,7 +183,10 @@ def _differing(
 
 
 def _gone(
-    before: SnapshotTree, after: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
+    before: SnapshotTree,
+    after: SnapshotTree,
+    node: TreeTarget,
+    is_shown: Callable[[TreeNode], bool],
 ) -> Iterator[str]:
     """Yield the paths below a node that are gone."""
     if node.id is not None or node.field is not None:

@@ -17,11 +17,28 @@ from typing import TYPE_CHECKING, Final
 from server.admin.documents import html_form, json_form, over_time, rnc, xml_form
 from server.admin.documents.values import text_of
 from server.admin.http.events import EVENT_STREAM
-from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import (
+    HTML,
+    JSON,
+    XML,
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+)
 from server.admin.live_updates import LiveUpdates
 from server.admin.paths import split_path_format
 from server.admin.time_range import TimeRange, read_moments
-from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT, TreeTarget, PathNotFoundError, TreeNode, SnapshotTree, near
+from server.admin.tree import (
+    INSTANCE,
+    ROOT,
+    TIMESTAMP_FIELD,
+    PathNotFoundError,
+    SnapshotTree,
+    TreeNode,
+    TreeTarget,
+    near,
+)
 from server.statistics.resources import CLIENTS
 from server.statistics.timestamps import to_text
 
@@ -42,8 +59,8 @@ _RNC: Final = "application/relax-ng-compact-syntax"
 _FIRST_SECONDS: Final = 5.0
 """How long a request waits for the first sample."""
 
-_MOST_KEPT: Final = 64
-_MOST_BYTES_KEPT: Final = 64 * 1024 * 1024
+_MAX_KEPT: Final = 64
+_MAX_BYTES_KEPT: Final = 64 * 1024 * 1024
 """Documents, and bytes of them, that are cached until the next sample."""
 
 
@@ -56,7 +73,9 @@ class MonitoringPages:
         access: checks the visitor's entitlement.
     """
 
-    def __init__(self, statistics: StatisticsThread, past: HistoryPages, access: AccessControl) -> None:
+    def __init__(
+        self, statistics: StatisticsThread, past: HistoryPages, access: AccessControl
+    ) -> None:
         self._statistics = statistics
         self._past = past
         self._access = access
@@ -119,7 +138,12 @@ class MonitoringPages:
         return SnapshotTree(snapshot)
 
     async def _find(
-        self, tree: SnapshotTree, names: Sequence[str], visitor: Requester, *, has_gone: bool = False
+        self,
+        tree: SnapshotTree,
+        names: Sequence[str],
+        visitor: Requester,
+        *,
+        has_gone: bool = False,
     ) -> tuple[TreeTarget, str]:
         """Follow a path that may end with a form.
 
@@ -152,7 +176,9 @@ class MonitoringPages:
 
     # documents
 
-    def _document(self, tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]) -> HttpDocument:
+    def _document(
+        self, tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]
+    ) -> HttpDocument:
         if tree.snapshot is not self._statistics.latest:
             return _render(tree, node, form, hidden)
         if tree.snapshot is not self._kept_of:
@@ -163,12 +189,14 @@ class MonitoringPages:
         if document is None:
             document = _render(tree, node, form, hidden)
             size = sum(len(one.content) for one in (document, *self._kept.values()))
-            if len(self._kept) < _MOST_KEPT and size <= _MOST_BYTES_KEPT:
+            if len(self._kept) < _MAX_KEPT and size <= _MAX_BYTES_KEPT:
                 self._kept[key] = document
         return document
 
 
-def _find(tree: SnapshotTree, names: Sequence[str], *, has_gone: bool = False) -> tuple[TreeTarget, str]:
+def _find(
+    tree: SnapshotTree, names: Sequence[str], *, has_gone: bool = False
+) -> tuple[TreeTarget, str]:
     """Follow a path that may end with a form; an id that looks like one with a form has priority.
 
     Raises:
@@ -199,7 +227,9 @@ def _below(place: TreeNode) -> list[TreeNode]:
     return found
 
 
-def _render(tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]) -> HttpDocument:
+def _render(
+    tree: SnapshotTree, node: TreeTarget, form: str, hidden: frozenset[str]
+) -> HttpDocument:
     """Return the document of a node.
 
     Raises:

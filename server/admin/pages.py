@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from server.admin.documents import html_form
-from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
+from server.admin.http.messages import (
+    HTML,
+    JSON,
+    XML,
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+)
 from server.admin.monitoring import CONFIGURATION, DETAILS, QUEUES
-from server.admin.tree import INSTANCE, TREE_NODES, ROOT, TreeTarget
+from server.admin.tree import INSTANCE, ROOT, TREE_NODES, TreeTarget
 
 if TYPE_CHECKING:
     from config_schema.spec import InstanceSpec

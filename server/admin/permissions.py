@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
 
-_MOST_USERS: Final = 1_000
+_MAX_USERS: Final = 1_000
 """Beyond that, the user that has been idle for longest is evicted, and asked for again."""
 
 _IDLE_SECONDS: Final = 60.0
@@ -79,7 +79,7 @@ class AdminPermissionCache:
         if before is not None:  # two requests have asked at the same time
             before.permissions.leave()
         self._known[user] = _PermissionEntry(permissions, asyncio.get_running_loop().time())
-        if len(self._known) > _MOST_USERS:
+        if len(self._known) > _MAX_USERS:
             self._known.popitem(last=False)[1].permissions.leave()
         self._watch()
         return permissions

@@ -69,7 +69,9 @@ class AdminSite:
         cross_site: restricts requests from other sites.
     """
 
-    def __init__(self, routes: Sequence[HttpRoute], access: AccessControl, cross_site: CsrfProtection) -> None:
+    def __init__(
+        self, routes: Sequence[HttpRoute], access: AccessControl, cross_site: CsrfProtection
+    ) -> None:
         self._routes = sorted(routes, key=lambda route: len(route.names), reverse=True)
         self._access = access
         self._cross_site = cross_site

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from server.statistics.resources import RESOURCES
 from server.statistics.sample import StatisticsSnapshot
-from server.statistics.schema import ResourceField, Resource, StatisticValue
+from server.statistics.schema import Resource, ResourceField, StatisticValue
 
 ROOT: Final = "amps"
 
@@ -220,9 +220,9 @@ class SnapshotTree:
 
 def near(name: str, names: Iterable[str]) -> list[str]:
     """Return those of some names that are similar to one that does not exist."""
-    known = list(names)[:_MOST_COMPARED]
+    known = list(names)[:_MAX_COMPARED]
     return difflib.get_close_matches(name[:_LONGEST], known, n=3, cutoff=0.5)
 
 
-_MOST_COMPARED: Final = 1_000
+_MAX_COMPARED: Final = 1_000
 _LONGEST: Final = 100

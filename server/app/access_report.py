@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from server.app.wiring.access_explanation import AccessPoint, ModuleReport, AccessDecision
+    from server.app.wiring.access_explanation import AccessDecision, AccessPoint, ModuleReport
     from server.security.permissions import Permit
 
 

@@ -482,7 +482,10 @@ SETTINGS: Final[Mapping[str, Mapping[str, ImpactRule]]] = {
         "FileName": _RECONNECT,
         "Type": (ImpactArea.CLIENTS, "Clients must connect in the new way."),
         "Protocol": (ImpactArea.CLIENTS, "Clients must speak {new}; who speaks {old} is refused."),
-        "MessageType": (ImpactArea.CLIENTS, "It decides which message types clients may use there."),
+        "MessageType": (
+            ImpactArea.CLIENTS,
+            "It decides which message types clients may use there.",
+        ),
         "TransportFilter": (ImpactArea.CLIENTS, ""),
     },
     "Admin": {

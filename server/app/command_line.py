@@ -69,7 +69,9 @@ def make_parser(
         as_json: the help of `--json`; None for a command without that option.
         help_names: the names of the option that shows the help.
     """
-    parser = CommandLineParser(prog=name, description=description, usage=usage, epilog=epilog, add_help=False)
+    parser = CommandLineParser(
+        prog=name, description=description, usage=usage, epilog=epilog, add_help=False
+    )
     add = parser.add_argument_group("options of all commands").add_argument
     if as_json is not None:
         add("--json", action="store_true", help=as_json)

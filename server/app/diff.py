@@ -12,7 +12,7 @@ from typing import Any, Final
 from config_schema.configuration_text import redact_value
 from config_schema.problems import Problem, Problems, Severity
 from config_schema.schema import ROOT
-from config_schema.settings import SettingChange, SettingsEntry, ChangeSide, compare
+from config_schema.settings import ChangeSide, SettingChange, SettingsEntry, compare
 from config_schema.spec import InstanceSpec
 from config_schema.topology import InstanceDescription, check_topology, describe
 from server.app.change_impact import ChangeImpact, find_change_impact
@@ -137,7 +137,9 @@ def _conclude(
 # Text output
 
 
-def _as_text(found: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems) -> Iterator[str]:
+def _as_text(
+    found: Sequence[tuple[SettingChange, ChangeImpact]], refusals: Problems
+) -> Iterator[str]:
     for change, consequence in found:
         yield f"{consequence.concern}: {_title(change)}{_WORDS.get(change.kind, '')}"
         for mark, side in (("-", change.old), ("+", change.new)):

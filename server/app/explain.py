@@ -16,7 +16,13 @@ from config_schema.document import ConfigNode
 from config_schema.problems import Location, Severity
 from config_schema.reference_page import examples, facts, occurrence, short
 from config_schema.schema import ROOT, ElementDoc, children, elements
-from config_schema.settings import SettingsEntry, UnknownElementError, at_line, find_elements, nodes_at
+from config_schema.settings import (
+    SettingsEntry,
+    UnknownElementError,
+    at_line,
+    find_elements,
+    nodes_at,
+)
 from server.app.check_report import print_problems, report
 from server.app.configuration import read_configuration
 from server.app.stdio import put, say

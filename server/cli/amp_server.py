@@ -14,7 +14,7 @@ from typing import Final
 
 from server.app.banner import BANNER
 from server.app.command_line import WRONG_USAGE, CommandLineParser, CompletionAction, file_name
-from server.app.stdio import OutputError, open_standard_streams, discard_standard_output, put, say
+from server.app.stdio import OutputError, discard_standard_output, open_standard_streams, put, say
 
 _INTERRUPTED: Final = 130
 _TROUBLE: Final = 2

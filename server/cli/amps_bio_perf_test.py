@@ -34,14 +34,14 @@ _NAME: Final = "amps_bio_perf_test"
 _UNIT: Final = 256
 """The size of a message is a multiple of this number of bytes."""
 
-_MOST_MESSAGE: Final = 128 * 1024
-_MOST_BATCH: Final = 256
-_MOST_FILE: Final = 8192  # MB
+_MAX_MESSAGE: Final = 128 * 1024
+_MAX_BATCH: Final = 256
+_MAX_FILE: Final = 8192  # MB
 _MB: Final = 1024 * 1024
 _SECTOR: Final = 4096
 """Bytes: size, offset and buffer address of direct I/O must be multiples of this."""
 
-_LONGEST_HEAD: Final = 100
+_MAX_HEAD_LENGTH: Final = 100
 """Characters read from a file to check that it is one of our tables."""
 
 _INTERVAL: Final = 100_000_000
@@ -119,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     writes = options.file_size * _MB // size
     if not writes:
         parser.error(f"a file of {options.file_size} MB has no room for a batch of {size} bytes")
-    work = PerfWorkload(options.message_size, options.batch_size, writes, options.read_mix, options.durable)
+    work = PerfWorkload(
+        options.message_size, options.batch_size, writes, options.read_mix, options.durable
+    )
     latencies, throughput = (Path(f"{options.file}.{of}.csv") for of in ("latency", "throughput"))
     for path, head in ((latencies, _LATENCIES), (throughput, _THROUGHPUT)):
         if not _is_ours(path, head):
@@ -289,7 +291,7 @@ def _is_ours(path: Path, head: Sequence[str]) -> bool:
     if not path.is_file():
         return not path.exists()
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        first = file.readline(_LONGEST_HEAD)
+        first = file.readline(_MAX_HEAD_LENGTH)
     return not first or first.rstrip("\r\n") == ",".join(head)
 
 
@@ -327,7 +329,7 @@ def _parser() -> CommandLineParser:
     add(
         "-b",
         "--batch_size",
-        type=_number(1, _MOST_BATCH),
+        type=_number(1, _MAX_BATCH),
         default=128,
         metavar="MESSAGES",
         help="messages that are written at once, 1 to 256 (128)",
@@ -335,7 +337,7 @@ def _parser() -> CommandLineParser:
     add(
         "-m",
         "--message_size",
-        type=_number(_UNIT, _MOST_MESSAGE, _UNIT),
+        type=_number(_UNIT, _MAX_MESSAGE, _UNIT),
         default=512,
         metavar="BYTES",
         help="of a message: 256 to 131072, a multiple of 256 (512)",
@@ -343,7 +345,7 @@ def _parser() -> CommandLineParser:
     add(
         "-s",
         "--file_size",
-        type=_number(1, _MOST_FILE),
+        type=_number(1, _MAX_FILE),
         default=1024,
         metavar="MB",
         help="what is written in all, at most 8192 (1024)",

@@ -115,7 +115,12 @@ def _archive(
 
 
 def _print(
-    found: Examination, secrets: SecretRedactor, moment: datetime, archive: Path | None, *, as_json: bool
+    found: Examination,
+    secrets: SecretRedactor,
+    moment: datetime,
+    archive: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         data = {**report.as_data(found, moment), "archive": archive and str(archive)}

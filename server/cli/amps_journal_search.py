@@ -86,7 +86,9 @@ def _journals(path: Path) -> list[Path]:
     return found
 
 
-def _matches(reader: JournalReader, test: EntryPredicate, printer: JournalPrinter) -> Iterator[bytes]:
+def _matches(
+    reader: JournalReader, test: EntryPredicate, printer: JournalPrinter
+) -> Iterator[bytes]:
     header = printer.header()
     for slot in reader.slots():
         printer.look_at(slot)

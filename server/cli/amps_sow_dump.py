@@ -20,7 +20,13 @@ from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
 from server.cli.record_archive import expect_replaceable, new_archive
-from server.cli.sow_contents import SowFileContents, FileRecord, file_offset, read_contents, records_of
+from server.cli.sow_contents import (
+    FileRecord,
+    SowFileContents,
+    file_offset,
+    read_contents,
+    records_of,
+)
 from server.storage.sow.keys.key_source import key_hash
 from server.storage.sow.records import NANOSECONDS
 from server.storage.sow.slab import slab_format as form
@@ -177,7 +183,10 @@ def _bodies(found: Iterable[FileRecord], limit: int | None) -> Iterator[bytes]:
 
 
 def _print_verbose(
-    file: SlabFile, contents: SowFileContents, found: Sequence[FileRecord], options: argparse.Namespace
+    file: SlabFile,
+    contents: SowFileContents,
+    found: Sequence[FileRecord],
+    options: argparse.Namespace,
 ) -> None:
     shown = found[: options.limit]
     summary = dict(_summarize(file, found))

@@ -13,7 +13,13 @@ from server.app.command_line import CommandLineParser, file_name, make_parser
 from server.app.stdio import say
 from server.cli.entry_point import command
 from server.cli.journal_text import write_out
-from server.cli.statistics_file import ResultRow, StatisticsFile, StatisticsFileError, as_csv, as_json
+from server.cli.statistics_file import (
+    ResultRow,
+    StatisticsFile,
+    StatisticsFileError,
+    as_csv,
+    as_json,
+)
 from server.statistics.timestamps import from_text
 from server.storage.journal.format.layout import encode_text
 

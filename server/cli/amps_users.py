@@ -175,7 +175,9 @@ def _password(options: argparse.Namespace) -> str:
         except UnicodeDecodeError:
             raise _UsersRequestError("expected the password in UTF-8") from None
     if not sys.stdin.isatty():
-        raise _UsersRequestError("there is no terminal to ask for a password: expected --stdin or --env NAME")
+        raise _UsersRequestError(
+            "there is no terminal to ask for a password: expected --stdin or --env NAME"
+        )
     password = getpass.getpass(f"Password of {options.name}: ")
     if password != getpass.getpass("The same again: "):
         raise _UsersRequestError("the passwords differ")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Final, Protocol, TextIO
 
-from server.app.stdio import open_standard_streams, discard_standard_output, say
+from server.app.stdio import discard_standard_output, open_standard_streams, say
 
 INTERRUPTED: Final = 130
 

@@ -13,7 +13,7 @@ from server.cli.journal_text import (
     size_of,
 )
 from server.cli.read_errors import SkipCounter
-from server.storage.journal.inspection import JournalReader, EntrySlot
+from server.storage.journal.inspection import EntrySlot, JournalReader
 
 
 class JournalPrinter:

@@ -23,18 +23,25 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TXID,
     VERSION,
-    JournalFormatError,
     EntryRow,
+    JournalFormatError,
     encode_text,
 )
 from server.storage.journal.format.times import iso_timestamp, raw_timestamp
-from server.storage.journal.inspection import JournalReader, EntrySlot
+from server.storage.journal.inspection import EntrySlot, JournalReader
 from server.storage.journal.sequence_gaps import decode_note
 from server.util.json_lines import json_line
 
 RULE: Final = b"_" * 62 + b"\n"
 
-_HOUSEKEEPING: Final = frozenset((JournalEntryKind.NO_OP, JournalEntryKind.DEFINE_TOPIC, JournalEntryKind.DEFINE_ORIGIN, JournalEntryKind.RUNS))
+_HOUSEKEEPING: Final = frozenset(
+    (
+        JournalEntryKind.NO_OP,
+        JournalEntryKind.DEFINE_TOPIC,
+        JournalEntryKind.DEFINE_ORIGIN,
+        JournalEntryKind.RUNS,
+    )
+)
 _IDENTIFIERS: Final = (
     "local txid",
     "previous local txid",
@@ -155,7 +162,9 @@ def entry_json(
     return json_line(start | numbers | texts)
 
 
-def _numbers(slot: EntrySlot, entry: JournalEntry, row: EntryRow, *, local: bool) -> Iterator[tuple[str, str | int]]:
+def _numbers(
+    slot: EntrySlot, entry: JournalEntry, row: EntryRow, *, local: bool
+) -> Iterator[tuple[str, str | int]]:
     yield "crc32", row[CRC]
     yield "type", _KINDS.get(entry.kind, f"unknown ({entry.kind})")
     yield "flags", "late" if entry.is_late else "none"

@@ -19,8 +19,8 @@ _PARTS: Final = re.compile(
 )
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_LONGEST_LINE: Final = 1 << 20
-_LONGEST_ENTRY: Final = 1 << 24
+_MAX_LINE_LENGTH: Final = 1 << 20
+_MAX_ENTRY_LENGTH: Final = 1 << 24
 """Limits in bytes: a longer line or entry is cut, so that no file fills the memory."""
 
 
@@ -57,7 +57,7 @@ class LogLines:
 
 
 def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-    return iter(lambda: file.readline(_LONGEST_LINE), b"")
+    return iter(lambda: file.readline(_MAX_LINE_LENGTH), b"")
 
 
 def log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -66,7 +66,7 @@ def log_entries(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     start = size = 0
     for number, line in enumerate(lines, 1):
         begins = _ENTRY_START.match(line) is not None
-        if entry and (begins or size > _LONGEST_ENTRY):
+        if entry and (begins or size > _MAX_ENTRY_LENGTH):
             yield start, b"".join(entry)
             entry = []
         if not begins and not entry:

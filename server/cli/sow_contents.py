@@ -52,7 +52,9 @@ class SowFileContents:
     records: dict[tuple[object, ...], int] = field(default_factory=dict)
     entries: dict[int, int] = field(default_factory=dict)
     damage: str | None = None
-    skipped: SkipCounter = field(default_factory=lambda: SkipCounter("damaged part", "damaged parts"))
+    skipped: SkipCounter = field(
+        default_factory=lambda: SkipCounter("damaged part", "damaged parts")
+    )
     overtaken: SkipCounter = field(
         default_factory=lambda: SkipCounter(
             "record that has changed meanwhile", "records that have changed meanwhile"

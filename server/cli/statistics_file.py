@@ -86,7 +86,9 @@ class StatisticsFile:
         try:
             cursor = self._connection.execute(query, values)
         except UnicodeError:  # SQLite's error about names of tables and columns
-            raise StatisticsFileError(f"{self._name}: expected names and queries in UTF-8") from None
+            raise StatisticsFileError(
+                f"{self._name}: expected names and queries in UTF-8"
+            ) from None
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise self._unreadable(error) from None
         names = [column[0] for column in cursor.description or ()]

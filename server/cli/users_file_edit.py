@@ -131,7 +131,9 @@ def _checked(changed: str, expected: dict[str, Any]) -> str:
     except ValueError:
         found = None
     if found != expected and found != {**expected, USERS: {}}:
-        raise UsersFileEditError("it is written in a way that cannot be changed here; change it by hand")
+        raise UsersFileEditError(
+            "it is written in a way that cannot be changed here; change it by hand"
+        )
     return changed
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amperage.wire.framing import FrameSource, AmpsFrameParts
+from amperage.wire.framing import AmpsFrameParts, FrameSource
 from amperage.wire.runs import FrameBatchReader
 from config_schema.spec import ConflatedTopicSpec, TopicRef
 from server.engine.closed_session_totals import ClosedSessionTotals

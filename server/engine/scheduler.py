@@ -31,7 +31,8 @@ so outboxes with little in them are held for a moment while there is more work; 
 faster than they are flushed, no work gets a slice until they are flushed.
 
 A slice is over when the clock says so, and only the running work can check the clock: after each
-command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says. Scheduling is
+command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says.
+Scheduling is
 cooperative: a command is not preempted.
 """
 
@@ -72,13 +73,13 @@ _TOO_SHORT_SECONDS: Final = 0.000_05
 _SHORT_SLICE_SECONDS: Final = 0.000_2
 """How long a peer's commands are executed as they are read while other work waits."""
 
-_LEAST_SLICE_SECONDS: Final = 0.000_2
+_MIN_SLICE_SECONDS: Final = 0.000_2
 """The shortest slice when many items share a turn."""
 
 LONG_READ_SIZE: Final = 64 * 1024
 """Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
 
-_SLICES_AT_ONCE: Final = 4
+_SLICE_BATCH_SIZE: Final = 4
 
 _MICROSECONDS: Final = 1e6
 
@@ -182,7 +183,7 @@ class Scheduler:
     def start(self, work: EngineTask) -> None:
         """Run the first few slices now (all of a small query), and the others in later turns."""
         end = self.elapsed() + ROUND_SECONDS
-        for _ in range(_SLICES_AT_ONCE):
+        for _ in range(_SLICE_BATCH_SIZE):
             if not work.step():
                 return
             if self.elapsed() >= end:
@@ -261,7 +262,7 @@ class Scheduler:
         for _ in range(len(self._waiting)):
             work = self._waiting.popleft()
             share = (self._turn_ends - now) / (len(self._waiting) + 1)
-            self._slice_ends = now + max(share, _LEAST_SLICE_SECONDS)
+            self._slice_ends = now + max(share, _MIN_SLICE_SECONDS)
             if self._step(work, now):
                 self._waiting.append(work)
             now = self.elapsed()
@@ -318,14 +319,14 @@ class BatchSizeEstimator:
     _FIRST_GUESS: Final = 0.000_1
     _MOST: Final = 1024
     _FORGET: Final = 0.5
-    _LEAST_SECONDS: Final = 0.000_2
+    _MIN_SECONDS: Final = 0.000_2
 
     def __init__(self) -> None:
         self._seconds_each = self._FIRST_GUESS
 
     def messages_in(self, seconds: float) -> int:
         """Return how many messages fit, or fill the least time worth a check of the clock."""
-        seconds = max(seconds, self._LEAST_SECONDS)
+        seconds = max(seconds, self._MIN_SECONDS)
         if seconds >= self._seconds_each * self._MOST:
             return self._MOST
         return max(int(seconds / self._seconds_each), 1)

@@ -8,7 +8,8 @@ server/engine/commands/dispatch.py. A session never raises to the transport that
 that breaks the protocol gets a failure ack where one can be addressed, and an entry in the log.
 Where the stream cannot be trusted any more, the peer is disconnected.
 
-The peer's input comes through its `SessionInput` (server/engine/session_input.py). The publish path is
+The peer's input comes through its `SessionInput` (server/engine/session_input.py). The publish path
+is
 short: messages whose headers say nothing but "publish to this topic" are collected in batches, and
     each
 batch goes to its topic in one call (server/engine/commands/publish_batches.py).
@@ -332,7 +333,9 @@ class Session:
     def party(self) -> AuditParty:
         """The client's identity for the audit trail."""
         entrance = self.entrance
-        return AuditParty(self.user, self.address, entrance.transport, self.client_name, entrance.module)
+        return AuditParty(
+            self.user, self.address, entrance.transport, self.client_name, entrance.module
+        )
 
     def register(self) -> None:
         """Register the session under its client's name."""
@@ -514,7 +517,9 @@ class Session:
             refuse(self, error.header, "bad header", str(error))
             return
         except LongHeaderError:
-            self._refuse_long(read_reply_keys(header_bytes + body_bytes[:_GLANCED_AT]), MAX_BUFFERED_HEADER_SIZE)
+            self._refuse_long(
+                read_reply_keys(header_bytes + body_bytes[:_GLANCED_AT]), MAX_BUFFERED_HEADER_SIZE
+            )
             return
         except FrameError as error:
             self.give_up(error)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from server.util.log_protocol import ServerLog
 
-_AT_ONCE: Final = 20
+_BATCH_SIZE: Final = 20
 """Subscriptions that are ended per slice."""
 
 
@@ -60,7 +60,7 @@ class SessionTeardown:
 
     def step(self) -> bool:
         """End some of the subscriptions. See `EngineTask.step`."""
-        for _ in range(min(_AT_ONCE, len(self._left))):
+        for _ in range(min(_BATCH_SIZE, len(self._left))):
             if self._session.loosen(self._left[-1]):
                 return True
             self._end(self._left.pop())

@@ -28,9 +28,9 @@ from server.expressions.tree import aggregates, conjuncts, paths, references
 
 __all__ = [
     "BUILTINS",
+    "ContextKind",
     "ExpressionError",
     "Functions",
-    "ContextKind",
     "aggregates",
     "built_in",
     "check",

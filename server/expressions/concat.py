@@ -9,7 +9,7 @@ from server.util.encoding import bytes_to_text, text_to_bytes
 
 MAX_TEXT_LENGTH: Final = 16 * 1024 * 1024
 """Maximum length of a function's result, in characters: short expressions can make long texts."""
-_LONGEST_LETTER: Final = 4
+_MAX_LETTER_LENGTH: Final = 4
 """Maximum number of bytes of a character."""
 
 
@@ -30,7 +30,7 @@ def joined(parts: Sequence[str], between: str = "") -> str | None:
 def join_text_bytes(parts: Sequence[bytes], between: str) -> str | None:
     """Join texts in bytes; return None if there are none, or the result would be too long."""
     size = sum(map(len, parts)) + len(between) * len(parts)
-    if not parts or size > MAX_TEXT_LENGTH * _LONGEST_LETTER:
+    if not parts or size > MAX_TEXT_LENGTH * _MAX_LETTER_LENGTH:
         return None
     text = bytes_to_text(text_to_bytes(between).join(parts))
     return None if len(text) > MAX_TEXT_LENGTH else text

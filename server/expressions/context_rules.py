@@ -50,14 +50,18 @@ class ContextRules:
 RULES: Final[dict[ContextKind, ContextRules]] = {
     ContextKind.FILTER: ContextRules("expression", "a filter", variables=True),
     ContextKind.STABLE_FILTER: ContextRules("expression", "this filter", volatile=False),
-    ContextKind.VIEW_FILTER: ContextRules("expression", "a view's filter", volatile=False, qualifiers=True),
+    ContextKind.VIEW_FILTER: ContextRules(
+        "expression", "a view's filter", volatile=False, qualifiers=True
+    ),
     ContextKind.CONDITION: ContextRules("expression", "a condition", variables=True),
     ContextKind.VALUE: ContextRules("expression", "a value", variables=True),
     ContextKind.PATH: ContextRules("identifier", "a path"),
     ContextKind.GROUPING: ContextRules("identifier", "a grouping", qualifiers=True),
     ContextKind.PROJECTION: ContextRules("field", "a projection", aggregates=True, qualifiers=True),
     ContextKind.PREPROCESSING: ContextRules("field", "preprocessing", lookups=True),
-    ContextKind.ENRICHMENT: ContextRules("field", "enrichment", lookups=True, current=True, previous=True),
+    ContextKind.ENRICHMENT: ContextRules(
+        "field", "enrichment", lookups=True, current=True, previous=True
+    ),
     ContextKind.CONFLATED_ENRICHMENT: ContextRules(
         "field", "enrichment of a conflated topic", lookups=True, current=True
     ),

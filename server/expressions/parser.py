@@ -25,7 +25,7 @@ from server.expressions.grammar import (
 from server.expressions.numerals import bounded
 from server.expressions.regex.patterns import compile_pattern
 from server.expressions.token_cursor import TokenCursor
-from server.expressions.tokens import PathToken, ListToken, StringToken, Token
+from server.expressions.tokens import ListToken, PathToken, StringToken, Token
 from server.expressions.tree import (
     Affix,
     Aggregate,
@@ -102,7 +102,9 @@ def parse_field(text: str, kind: ContextKind, functions: Functions = BUILTINS) -
     return parser.whole(parser.field)
 
 
-def parse_fields(text: str, kind: ContextKind, functions: Functions = BUILTINS) -> tuple[Field, ...]:
+def parse_fields(
+    text: str, kind: ContextKind, functions: Functions = BUILTINS
+) -> tuple[Field, ...]:
     """Parse constructed fields separated by commas, the form of the `projection` option.
 
     Raises:
@@ -122,7 +124,9 @@ def parse_identifier(text: str, kind: ContextKind = ContextKind.PATH) -> Identif
     return parser.whole(parser.identifier)
 
 
-def parse_identifiers(text: str, kind: ContextKind = ContextKind.GROUPING) -> tuple[Identifier, ...]:
+def parse_identifiers(
+    text: str, kind: ContextKind = ContextKind.GROUPING
+) -> tuple[Identifier, ...]:
     """Parse identifiers separated by commas, the form of the `grouping` option.
 
     Raises:

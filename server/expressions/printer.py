@@ -43,7 +43,7 @@ from server.expressions.tree import (
 from server.message_types.paths import Path
 from server.util.encoding import text_to_bytes
 
-_LONGEST_KEPT: Final = 64
+_MAX_KEPT_LENGTH: Final = 64
 """Maximum length of a name whose text is cached, in characters: the same fields recur often."""
 
 _NEGATABLE: Final = (Between, In, Like, Affix, IsNull, IsNan)
@@ -73,7 +73,7 @@ def path_to_text(path: Path) -> str:
 def _print_step(step: str | int) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    return _print_name(step) if len(step) <= _LONGEST_KEPT else _print_any_name(step)
+    return _print_name(step) if len(step) <= _MAX_KEPT_LENGTH else _print_any_name(step)
 
 
 def _print_any_name(step: str) -> str:

@@ -18,12 +18,17 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from server.expressions.regex.budget import SearchAllowance, SearchCounter, TooCostlyError
-from server.expressions.regex.patterns import SHORT_TEXT_STEP_LIMIT, RegexPatternError, Regex, compile_regex
+from server.expressions.regex.patterns import (
+    SHORT_TEXT_STEP_LIMIT,
+    Regex,
+    RegexPatternError,
+    compile_regex,
+)
 from server.expressions.regex.required_literal import needle
 
 _REGEX_CHARACTERS: Final = frozenset(".*+?[](){}^$|\\")
 
-_LONGEST_KEPT: Final = 256
+_MAX_KEPT_LENGTH: Final = 256
 """Maximum length of a name whose selector is cached, in characters."""
 
 _compiled: Final = WeakValueDictionary[str, Regex]()
@@ -114,7 +119,7 @@ def select_topics(text: str, *, literal: bool = False, with_audit: bool = False)
     if not text:
         raise TopicError("the topic is empty, expected a name or a regular expression")
     if literal or not has_regex_characters(text):
-        return _literal(text) if len(text) <= _LONGEST_KEPT else TopicSelector(text, None)
+        return _literal(text) if len(text) <= _MAX_KEPT_LENGTH else TopicSelector(text, None)
     pattern = _compiled.get(text)
     if pattern is None:
         try:

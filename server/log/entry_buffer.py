@@ -16,7 +16,9 @@ from typing import Final, TypeAlias
 from server.log.catalogue import CatalogueMessage
 from server.log.targets.base import LogTarget
 
-EventLogEntry: TypeAlias = tuple[CatalogueMessage, tuple[LogTarget, ...], int, int, dict[str, object]]
+EventLogEntry: TypeAlias = tuple[
+    CatalogueMessage, tuple[LogTarget, ...], int, int, dict[str, object]
+]
 """Message, the targets that want it, nanoseconds since the epoch, thread number, fields."""
 
 MAX_ENTRIES: Final = 65_536

@@ -158,11 +158,13 @@ class EventLog:
         return request
 
     def _number_thread(self, ident: int) -> int:
-        """Number threads in the order in which they first log; the main thread is 1."""
+        """Assign numbers to threads in the order of their first entry; the main thread is 1."""
         return self._thread_numbers.setdefault(ident, next(self._thread_count))
 
 
-def _routes(targets: Sequence[LogTarget]) -> dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]]:
+def _routes(
+    targets: Sequence[LogTarget],
+) -> dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]]:
     """Return the messages that any target wants, by id, with those targets."""
     routes: dict[str, tuple[CatalogueMessage, tuple[LogTarget, ...]]] = {}
     for message in CATALOGUE.values():

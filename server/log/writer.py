@@ -8,7 +8,13 @@ waits for a device.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from server.log.entry_buffer import EntryBuffer, EventLogEntry, BufferItem, TargetRequest, TargetRequestKind
+from server.log.entry_buffer import (
+    BufferItem,
+    EntryBuffer,
+    EventLogEntry,
+    TargetRequest,
+    TargetRequestKind,
+)
 from server.log.renderer import entry_logger
 from server.log.target_writer import BATCH_SIZE, FAILED, TargetWriter
 from server.log.targets import LogLine, LogTarget

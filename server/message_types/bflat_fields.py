@@ -6,9 +6,9 @@ A message is tag/value pairs up to its end, everything little-endian:
     first = type code << 3 | tag length         with tag length 0: it follows as unsigned LEB128
     array = unsigned LEB128 count, that many bare values; its code has the bit 0x10
 
-Text and binary values begin with their length as unsigned LEB128. The codes are those of `BFlatCode`.
-A datetime is an Integer to expressions: milliseconds since 1970, UTC (AMPS User Guide, BFlat Data
-Types).
+Text and binary values begin with their length as unsigned LEB128. The codes are those of
+`BFlatCode`. A datetime is an Integer to expressions: milliseconds since 1970, UTC (AMPS User Guide,
+BFlat Data Types).
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ WIDTHS = tuple(
 """Type code -> size of its values, -1 if `value_end` must read it from the value."""
 
 _LEB128_END = re.compile(rb"[\x00-\x7f]")
-_LONGEST_LENGTH = 5
+_MAX_LENGTH = 5
 """Maximum number of bytes of a length: 35 bits exceed the size of any body."""
-_LONGEST_INTEGER = 147
+_MAX_INTEGER = 147
 """Maximum number of bytes of a LEB128 integer that is decoded: a float's range."""
 
 
@@ -76,7 +76,7 @@ def unsigned(body: bytes, position: int) -> tuple[int, int]:
         BodyError: the number is truncated, or longer than any length.
     """
     number = 0
-    for shift in range(0, 7 * _LONGEST_LENGTH, 7):
+    for shift in range(0, 7 * _MAX_LENGTH, 7):
         if position >= len(body):
             break
         byte = body[position]
@@ -173,7 +173,7 @@ def _decode_text(body: bytes, start: int, end: int) -> Scalar:
 def _decode_leb128(body: bytes, start: int, end: int) -> Scalar:
     """Return a signed integer; as a float beyond 64 bits, and NULL beyond a float's range."""
     digits = body[start:end]
-    if len(digits) > _LONGEST_INTEGER:
+    if len(digits) > _MAX_INTEGER:
         return None
     number = 0
     for index, byte in enumerate(digits):
@@ -241,7 +241,12 @@ def _as_text(value: Value) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-_INTEGER_CODES = ((BFlatCode.INT8, 8), (BFlatCode.INT16, 16), (BFlatCode.INT32, 32), (BFlatCode.INT64, 64))
+_INTEGER_CODES = (
+    (BFlatCode.INT8, 8),
+    (BFlatCode.INT16, 16),
+    (BFlatCode.INT32, 32),
+    (BFlatCode.INT64, 64),
+)
 
 
 def _encode_integers(values: list[int]) -> tuple[int, bytes]:

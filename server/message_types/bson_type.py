@@ -188,7 +188,9 @@ def _read(
         position = after
 
 
-def _take(body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]) -> None:
+def _take(
+    body: bytes, kind: int, start: int, after: int, wanted: WantedFields, out: list[Value]
+) -> None:
     if kind == _DOCUMENT:
         if wanted.names:
             _read(body, start + 4, after - 1, wanted.names, out)

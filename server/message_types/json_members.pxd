@@ -30,11 +30,11 @@ cdef struct Number:
 
 
 cdef enum:
-    LONGEST_GUESS = 27    # maximum bytes of a cached name, with the quote after it
+    MAX_GUESS_LENGTH = 27    # maximum bytes of a cached name, with the quote after it
 
 
 cdef struct Guess:
-    char text[LONGEST_GUESS]
+    char text[MAX_GUESS_LENGTH]
     signed char length    # with the quote, 0 if there is no guess
     int number            # index of the member, -1 if it is not wanted
 

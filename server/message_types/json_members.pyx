@@ -20,9 +20,9 @@ cdef enum:
     GUESSED = 64          # places of an object with a cached name
 
 cdef const char *BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-cdef int MOST_ESCAPED = 6           # maximum bytes of an escape for one byte of a name
-cdef int MOST_DIGITS = 18           # of an integer that certainly fits into 64 bits
-cdef long long MOST_EXACT = 1LL << 53
+cdef int MAX_ESCAPED = 6           # maximum bytes of an escape for one byte of a name
+cdef int MAX_DIGITS = 18           # of an integer that certainly fits into 64 bits
+cdef long long MAX_EXACT = 1LL << 53
 cdef double[23] POWERS              # of ten, all that are exact
 POWERS[:] = [10.0**exponent for exponent in range(23)]
 
@@ -52,7 +52,7 @@ cdef class MemberWalk:
         self._names = <Name *> PyMem_Calloc(max(1, len(plan)), sizeof(Name))
         self._seen = <char *> PyMem_Calloc(max(1, len(plan)), 1)
         self._longest_name = max([1] + [len(name) for name in self._encoded])
-        self._name = <char *> PyMem_Calloc(MOST_ESCAPED * self._longest_name, 1)
+        self._name = <char *> PyMem_Calloc(MAX_ESCAPED * self._longest_name, 1)
         self._levels = <NameTable *> PyMem_Calloc(len(levels), sizeof(NameTable))
         if not (self._members and self._names and self._seen and self._name and self._levels):
             raise MemoryError
@@ -102,7 +102,7 @@ cdef class MemberWalk:
         return STOPPED if not text.missing or text.position[0] != c'[' else ODD
 
     cdef int _find_escaped(self, int level, const char *name, Py_ssize_t length) noexcept nogil:
-        if length > MOST_ESCAPED * self._longest_name:
+        if length > MAX_ESCAPED * self._longest_name:
             return -1
         length = unescape(name, name + length, self._name)
         return find_name(&self._levels[level], self._names, self._name, length)
@@ -139,7 +139,7 @@ cdef class MemberWalk:
                     number = self._find_escaped(level, name, at - name)
                 else:
                     number = find_name(&self._levels[level], self._names, name, at - name)
-                    if guess != NULL and at - name < LONGEST_GUESS:
+                    if guess != NULL and at - name < MAX_GUESS_LENGTH:
                         memcpy(guess.text, name, at - name + 1)
                         guess.length, guess.number = <signed char> (at - name + 1), number
             at = skip_space(at + 1)
@@ -184,14 +184,14 @@ cdef bint read_number(const char *start, const char *stop, Number *number) noexc
     number.is_integer = True
     if negative:
         at += 1
-    while c'0' <= at[0] <= c'9' and count <= MOST_DIGITS:
+    while c'0' <= at[0] <= c'9' and count <= MAX_DIGITS:
         digits = digits * 10 + (at[0] - c'0')
         count += 1
         at += 1
     if at[0] == c'.':
         number.is_integer = False
         at += 1
-        while c'0' <= at[0] <= c'9' and count <= MOST_DIGITS:
+        while c'0' <= at[0] <= c'9' and count <= MAX_DIGITS:
             digits = digits * 10 + (at[0] - c'0')
             count += 1
             decimals += 1
@@ -206,14 +206,14 @@ cdef bint read_number(const char *start, const char *stop, Number *number) noexc
             exponent = exponent * 10 + (at[0] - c'0')
             exponent_digits += 1
             at += 1
-    if at != stop or count > MOST_DIGITS or count == 0:
+    if at != stop or count > MAX_DIGITS or count == 0:
         return False
     if number.is_integer:
         number.integer = -digits if negative else digits
         number.value = <double> number.integer
         return True
     exponent = (-exponent if lowers else exponent) - decimals
-    if digits > MOST_EXACT or not -22 <= exponent <= 22:
+    if digits > MAX_EXACT or not -22 <= exponent <= 22:
         return False
     # Both operands are exact, so there is only one rounding (Clinger).
     number.value = digits / POWERS[-exponent] if exponent < 0 else digits * POWERS[exponent]

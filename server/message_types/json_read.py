@@ -52,11 +52,11 @@ RuntimeError for limits (also RecursionError)."""
 KEPT_BUFFERS = 1 << 20
 """Longest body, in bytes, for which a parser is reused: its buffers never shrink."""
 
-_MOST_SCANNED = 1 << 20
+_MAX_SCANNED = 1 << 20
 """Bytes that are read of a body that is an array, or that is truncated in a wanted one: a scan
 takes a microsecond per element, in which the server serves no other client."""
 
-_LEAST_INTEGER = -(2**63)
+_MIN_INTEGER = -(2**63)
 _GREATEST_INTEGER = 2**64 - 1
 
 
@@ -107,7 +107,7 @@ def _bounded(value: Value) -> Value:
     """Convert an integer of more than 64 bits to a double, and an empty array to NULL."""
     if isinstance(value, list):
         return [_bounded(element) for element in value] or None
-    if isinstance(value, int) and not _LEAST_INTEGER <= value <= _GREATEST_INTEGER:
+    if isinstance(value, int) and not _MIN_INTEGER <= value <= _GREATEST_INTEGER:
         try:
             return float(value)
         except OverflowError:
@@ -122,9 +122,11 @@ def first_wins_reader(paths: Sequence[Path]) -> FieldReader:
     scan_all = scanning_extractor(paths, first_wins=True)
 
     def scanning(body: bytes) -> tuple[Value, ...]:
-        return scan_all(body[:_MOST_SCANNED])
+        return scan_all(body[:_MAX_SCANNED])
 
-    return FieldReader(members, len(paths), read_text, read_scalar, read_part, scanning, text_to_bytes)
+    return FieldReader(
+        members, len(paths), read_text, read_scalar, read_part, scanning, text_to_bytes
+    )
 
 
 def first_wins_tests(filters: Sequence[Sequence[LiteralTest]]) -> FilterTests:

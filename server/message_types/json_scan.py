@@ -39,7 +39,7 @@ _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 _INTEGER = re.compile(rb"-?[0-9]{1,20}")
 _NUMBER = re.compile(rb"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+")
-_LEAST_INTEGER = -(2**63)
+_MIN_INTEGER = -(2**63)
 _GREATEST_INTEGER = 2**64 - 1
 _WORDS: dict[bytes, bool | float | None] = {
     b"true": True,
@@ -138,7 +138,9 @@ class _Scanner:
     def _set_root(self, value: Tree) -> None:
         self.root = value
 
-    def _value(self, token: bytes, names: MemberNames, depth: int, put: Callable[[Tree], None]) -> None:
+    def _value(
+        self, token: bytes, names: MemberNames, depth: int, put: Callable[[Tree], None]
+    ) -> None:
         """Read a value that begins with `token`.
 
         `put` gets a container before it is filled, so that it is kept if the body is truncated.
@@ -239,7 +241,7 @@ def read_scalar(token: bytes) -> bool | int | float | str | None:
         return read_text(token)
     if token in _WORDS:
         return _WORDS[token]
-    if _INTEGER.fullmatch(token) and _LEAST_INTEGER <= int(token) <= _GREATEST_INTEGER:
+    if _INTEGER.fullmatch(token) and _MIN_INTEGER <= int(token) <= _GREATEST_INTEGER:
         return int(token)
     if _NUMBER.fullmatch(token):
         return float(token)

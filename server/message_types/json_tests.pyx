@@ -26,7 +26,7 @@ cdef enum:
     LESS = 1
     EQUAL = 2
     GREATER = 4            # relations of a value to a literal, as a bit set
-    MOST_FILTERS = 60      # bulk.MOST_DECIDED; their numbers are bits of an outcome
+    MAX_FILTERS = 60      # bulk.MAX_DECIDED; their numbers are bits of an outcome
     UNDECIDED = -1         # bulk.UNDECIDED
 
 
@@ -59,8 +59,8 @@ cdef class FilterTests(MemberWalk):
         cdef int number = 0, literal = 0
         cdef bytes text
         tests = [(which, test) for which, tests in enumerate(filters) for test in tests]
-        if len(filters) > MOST_FILTERS:
-            raise ValueError(f"{len(filters)} filters; not more than {MOST_FILTERS} can be decided")
+        if len(filters) > MAX_FILTERS:
+            raise ValueError(f"{len(filters)} filters; not more than {MAX_FILTERS} can be decided")
         self._filter_count = len(filters)
         self._texts = []
         self._tests = <Test *> PyMem_Calloc(max(1, len(tests)), sizeof(Test))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from server.message_types.base import Extractor, FieldValue, Value
-    from server.message_types.bulk import BulkExtractor, ColumnReader, BulkDecider, LiteralTest
+    from server.message_types.bulk import BulkDecider, BulkExtractor, ColumnReader, LiteralTest
     from server.message_types.options import MessageTypeOptions
     from server.message_types.paths import Path
     from server.message_types.raw_trees import RawNode, RawTree

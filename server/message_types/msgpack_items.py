@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from server.message_types.base import Value
     from server.message_types.trees import Tree
 
-    Head: TypeAlias = tuple["Kind", int, int]
+    Head: TypeAlias = tuple["MsgpackKind", int, int]
 
 
 class MsgpackKind(IntEnum):
@@ -58,7 +58,12 @@ def _heads() -> Iterator[Head]:
     yield from ((MsgpackKind.MAP, 0, count) for count in range(16))
     yield from ((MsgpackKind.ARRAY, 0, count) for count in range(16))
     yield from ((MsgpackKind.STR, 0, size) for size in range(32))
-    yield from ((MsgpackKind.NIL, 0, 0), (MsgpackKind.UNUSED, 0, 0), (MsgpackKind.FALSE, 0, 0), (MsgpackKind.TRUE, 0, 0))
+    yield from (
+        (MsgpackKind.NIL, 0, 0),
+        (MsgpackKind.UNUSED, 0, 0),
+        (MsgpackKind.FALSE, 0, 0),
+        (MsgpackKind.TRUE, 0, 0),
+    )
     yield from ((MsgpackKind.BIN, width, 0) for width in (1, 2, 4))
     yield from ((MsgpackKind.EXT, width, 1) for width in (1, 2, 4))
     yield from ((MsgpackKind.FLOAT, 0, size) for size in (4, 8))
@@ -177,7 +182,9 @@ class IntegerName(str):
 _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
 
 
-def scalar(body: bytes, kind: MsgpackKind, start: int, size: int) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
+def scalar(
+    body: bytes, kind: MsgpackKind, start: int, size: int
+) -> None | bool | int | float | str:  # noqa: RUF036 - None is the first of the values, as in Value
     """Return the value of an item that is neither array nor map, from the result of `head`."""
     payload = body[start : start + size]
     match kind:

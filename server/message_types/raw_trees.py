@@ -89,7 +89,9 @@ class RawTreeType(ABC):
 
     def differ(self, previous: bytes, current: bytes, keep: Sequence[Path]) -> bytes | None:
         """Return the difference for delta subscribers, see `MessageType.differ`."""
-        changed, tree = self._differ(self.parse(previous), self.parse(current), retained_field_tree(keep))
+        changed, tree = self._differ(
+            self.parse(previous), self.parse(current), retained_field_tree(keep)
+        )
         return self.render(tree) if changed else None
 
     def select(self, body: bytes, selection: FieldSelection) -> bytes:
@@ -118,7 +120,9 @@ class RawTreeType(ABC):
                 inner = tree[name] = {}
             self._merge(inner, node, nulls=nulls)
 
-    def _differ(self, previous: RawTree, current: RawTree, kept: RetainedFields) -> tuple[bool, RawTree]:
+    def _differ(
+        self, previous: RawTree, current: RawTree, kept: RetainedFields
+    ) -> tuple[bool, RawTree]:
         difference: RawTree = {}
         changed = False
         for name, node in current.items():

@@ -2,8 +2,8 @@
 
 `BUILT_IN` is an explicit list: an implementation is imported when a configuration first uses it, so
 that an instance without, say, protobuf never loads it. An implementation is a class; its arguments
-are the type's name, its `MessageTypeOptions` and a function that finds other types by name (composite types
-have parts).
+are the type's name, its `MessageTypeOptions` and a function that finds other types by name
+(composite types have parts).
 
 Any other module is a custom one: a Python module that `<Library>` names, see `load_custom`.
 """

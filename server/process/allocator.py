@@ -20,7 +20,7 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt, from glibc's malloc.h."""
 
-_MOST_KEPT: Final = 16 << 20
+_MAX_KEPT: Final = 16 << 20
 """Bytes that are kept at the end of each heap; threads may have their own heap."""
 
 _LARGE: Final = 2 << 20
@@ -35,5 +35,5 @@ def limit_memory_trim() -> None:
         return
     set_up = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_up is not None:
-        set_up(_TRIM_THRESHOLD, _MOST_KEPT)
+        set_up(_TRIM_THRESHOLD, _MAX_KEPT)
         set_up(_MMAP_THRESHOLD, _LARGE)

@@ -46,10 +46,10 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())
 _QUIET_SECONDS: Final = 0.2
 _THREADS: Final = 4
 
-_MOST_BYTES: Final = 64 * 1024 * 1024
+_MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a file up to which its content is hashed; above, size and mtime are compared."""
 _CHUNK: Final = 1024 * 1024
-_MOST_LINKS: Final = 40
+_MAX_LINKS: Final = 40
 """Symbolic links followed on the way to a file; Linux has the same limit."""
 
 
@@ -333,10 +333,10 @@ def _content(path: Path, with_mode: bool, odd: set[tuple[str, str]]) -> bytes | 
         with open_regular(path) as file:
             found = os.fstat(file.fileno())
             mode = b"%o " % found.st_mode if with_mode else b""
-            if found.st_size > _MOST_BYTES:
+            if found.st_size > _MAX_BYTES:
                 return mode + repr((found.st_size, found.st_mtime_ns, found.st_ino)).encode()
             digest = hashlib.sha256()
-            for _ in range(0, _MOST_BYTES, _CHUNK):  # bounded: the file may grow while it is read
+            for _ in range(0, _MAX_BYTES, _CHUNK):  # bounded: the file may grow while it is read
                 digest.update(file.read(_CHUNK))
             return mode + digest.digest()
     except OSError as error:
@@ -350,7 +350,7 @@ def _way_to(path: Path) -> Iterable[_WatchedName]:
     at = "/"
     rest = list(reversed(path.parts[1:]))
     links = 0
-    while rest and links <= _MOST_LINKS:
+    while rest and links <= _MAX_LINKS:
         name = rest.pop()
         if name == "..":
             at = os.path.dirname(at)

@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 
 from config_schema.version import AMPS_VERSION, VERSION
 
-_MOST_TYPES_SHOWN: Final = 40
-_MOST_TASKS_SHOWN: Final = 100
+_MAX_TYPES_SHOWN: Final = 40
+_MAX_TASKS_SHOWN: Final = 100
 
 END: Final = "end of the minidump, checksum "
 """The beginning of the last line, before the CRC-32 of everything above it."""
@@ -105,14 +105,14 @@ def _lines(
         yield from _table(f"garbage collection, generation {number}", counts.items())
     yield f"\nobjects set aside, which are not among the following: {gc.get_freeze_count():,}"
     kinds = Counter(type(thing).__qualname__ for thing in gc.get_objects())
-    yield from _table("objects that the collector tracks", kinds.most_common(_MOST_TYPES_SHOWN))
+    yield from _table("objects that the collector tracks", kinds.most_common(_MAX_TYPES_SHOWN))
 
 
 def _waiting(tasks: Iterable[asyncio.Task[Any]]) -> Iterator[str]:
     """Yield the places where tasks wait, with the number of tasks at each."""
     places = Counter(map(_place, tasks))
     yield f"\ntasks: {places.total():,}"
-    for place, count in places.most_common(_MOST_TASKS_SHOWN):
+    for place, count in places.most_common(_MAX_TASKS_SHOWN):
         yield f"  {count:>8,} {place}"
 
 

@@ -1,9 +1,9 @@
 """The interface to the process's supervisor: systemd, or none.
 
-A unit of `ColumnType=notify` is notified of the end of the start, of the current step until then, and of
-the beginning of the stop. A start takes as long as the log is long, so its timeout is extended as
-long as the start makes progress. With `WatchdogSec` the unit expects a heartbeat; it is sent from
-the engine's loop, so that systemd restarts an engine that hangs.
+A unit of `ColumnType=notify` is notified of the end of the start, of the current step until then,
+and of the beginning of the stop. A start takes as long as the log is long, so its timeout is
+extended as long as the start makes progress. With `WatchdogSec` the unit expects a heartbeat; it is
+sent from the engine's loop, so that systemd restarts an engine that hangs.
 
 Source: sd_notify(3), systemd.service(5).
 """
@@ -24,7 +24,7 @@ _STEP_SECONDS: Final = 600
 _BETWEEN: Final = 1.0
 """Seconds between two notifications about the same step."""
 
-_AT_ONCE: Final = 1024
+_BATCH_SIZE: Final = 1024
 """Calls between two reads of the clock: there is one for each entry of the log."""
 
 
@@ -64,7 +64,7 @@ class Supervisor:
     def go_on(self) -> None:
         """Count one unit of progress of the step, and report it now and then."""
         self._calls += 1
-        if self._calls % _AT_ONCE == 0 and monotonic() - self._said >= _BETWEEN:
+        if self._calls % _BATCH_SIZE == 0 and monotonic() - self._said >= _BETWEEN:
             self._say(f"{self._step}: {self._calls:,} so far")
 
     def ready(self, instance: str, clock: SupervisorTimer) -> None:

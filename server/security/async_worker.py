@@ -2,12 +2,12 @@
 
     the engine's thread  --ask-->  Desk: a coroutine per question  --the answer-->  Pending
 
-The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` questions are in progress at a time; others
-wait. Each has a timeout, after which the fallback of its caller is the answer. The fallback also
-answers a question that fails, or that comes while too many wait: no caller waits for ever, and
-every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that: the answer
-does not wait for it, but its slot is not released before it ends. Process exit waits neither for
-it, nor for the threads that it waits for.
+The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` questions are in progress at a
+time; others wait. Each has a timeout, after which the fallback of its caller is the answer. The
+fallback also answers a question that fails, or that comes while too many wait: no caller waits for
+ever, and every error is a refusal. On a timeout the coroutine is cancelled, and may ignore that:
+the answer does not wait for it, but its slot is not released before it ends. Process exit waits
+neither for it, nor for the threads that it waits for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DECISION_TIMEOUT_S: Final = 30.0
 """Timeout of a decision, its time in the queue included (AMPS User Guide, Authentication,
 recommends no more)."""
 
-_MOST_THREADS: Final = 32
+_MAX_THREADS: Final = 32
 """Limit of the threads for blocking calls, such as file reads and name look-ups."""
 
 
@@ -119,7 +119,9 @@ class AsyncWorker:
         outcome = working.result()
         return otherwise(outcome.problem) if isinstance(outcome, _DecisionFailure) else outcome
 
-    async def _work(self, make: Callable[[], Coroutine[None, None, DecisionT]]) -> DecisionT | _DecisionFailure:
+    async def _work(
+        self, make: Callable[[], Coroutine[None, None, DecisionT]]
+    ) -> DecisionT | _DecisionFailure:
         if self._turns is None:
             self._turns = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
         async with self._turns:
@@ -134,6 +136,6 @@ class AsyncWorker:
         """Return the desk's loop; its thread starts on first use, and ends with the process."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._loop.set_default_executor(DaemonThreadPool(_MOST_THREADS, "security"))
+            self._loop.set_default_executor(DaemonThreadPool(_MAX_THREADS, "security"))
             threading.Thread(target=self._loop.run_forever, name="security", daemon=True).start()
         return self._loop

@@ -1,7 +1,7 @@
 """Authentication modules: decide whether a connection may log on, and as which user.
 
-A logon is an `LogonExchange`: the module accepts credentials, refuses them, or returns a challenge. The
-client answers a challenge with further credentials. Each step may be asynchronous.
+A logon is an `LogonExchange`: the module accepts credentials, refuses them, or returns a challenge.
+The client answers a challenge with further credentials. Each step may be asynchronous.
 
 Source: AMPS User Guide, Authentication; Provided Authentication Modules.
 """

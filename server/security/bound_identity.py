@@ -19,7 +19,7 @@ from server.expressions.tree import Call, Expr, Literal
 if TYPE_CHECKING:
     from server.security.permissions import Permit
 
-_MOST_KEPT: Final = 1_000
+_MAX_KEPT: Final = 1_000
 """Limit of a client's cache of permits with filters; beyond it, the cache is cleared."""
 
 
@@ -54,7 +54,7 @@ class PermitBinder:
         key = id(permit), holder.user, holder.client_name, holder.client_version
         known = self._bound.get(key)
         if known is None:
-            if len(self._bound) >= _MOST_KEPT:
+            if len(self._bound) >= _MAX_KEPT:
                 self._bound.clear()
             # Keeps the permit alive, so that its id is not used again.
             known = self._bound[key] = permit, _bound(permit, permit.filter, holder)

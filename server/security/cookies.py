@@ -19,7 +19,7 @@ COOKIE: Final = "amps_session"
 DEFAULT_SECONDS: Final = 86_400.0
 """Lifetime of a session where SessionOptions do not set it."""
 
-_MOST_SESSIONS: Final = 1_000
+_MAX_SESSIONS: Final = 1_000
 """Beyond it, the least recently used session is dropped."""
 
 
@@ -57,9 +57,11 @@ class CookieSessions:
             if known is not None and self.user_of(known) == user:
                 return known
             token = secrets.token_urlsafe(32)
-            self._sessions[_digest(token)] = _CookieSession(user, shown, time.monotonic() + self.seconds)
+            self._sessions[_digest(token)] = _CookieSession(
+                user, shown, time.monotonic() + self.seconds
+            )
             self._shown[shown] = token
-            while len(self._sessions) > _MOST_SESSIONS:
+            while len(self._sessions) > _MAX_SESSIONS:
                 self._forget(next(iter(self._sessions)))
             return token
 

@@ -1,8 +1,8 @@
 """Answers that may be asynchronous: of a web service, a directory, a helper thread.
 
-A function returns either the answer, or a `AnswerFuture` that will have it. Calls, answers and callbacks
-all run on the engine's thread, which does other work meanwhile: a session that waits executes no
-commands, and blocks no other session.
+A function returns either the answer, or a `AnswerFuture` that will have it. Calls, answers and
+callbacks all run on the engine's thread, which does other work meanwhile: a session that waits
+executes no commands, and blocks no other session.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def on_answer(later: AnswerOrFuture[AnswerT], then: Callable[[AnswerT], None]) -
         then(later)
 
 
-def mapped(later: AnswerOrFuture[AnswerT], make: Callable[[AnswerT], OtherT]) -> AnswerOrFuture[OtherT]:
+def mapped(
+    later: AnswerOrFuture[AnswerT], make: Callable[[AnswerT], OtherT]
+) -> AnswerOrFuture[OtherT]:
     """Apply a function to an answer: immediately, or when it comes."""
     if not isinstance(later, AnswerFuture):
         return make(later)

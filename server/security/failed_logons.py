@@ -190,7 +190,9 @@ class _ThrottledExchange:
             del under_way[address]
         return self._count(address, credentials, admission)
 
-    def _count(self, address: str, credentials: LogonCredentials, admission: Admission) -> Admission:
+    def _count(
+        self, address: str, credentials: LogonCredentials, admission: Admission
+    ) -> Admission:
         failures, user = self.guarded.failures, credentials.user
         if admission.granted:
             failures.succeeded(address, user)

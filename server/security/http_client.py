@@ -165,7 +165,9 @@ def _check_file(option: str, path: str) -> None:
     try:
         check_regular(path, MAX_CERTIFICATE_FILE_SIZE)
     except OSError as error:
-        raise HttpClientError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
+        raise HttpClientError(
+            f"{option} {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
 
 
 _UNVERIFIED: Final = HttpTlsSettings(allow_unverified=True)

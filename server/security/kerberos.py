@@ -33,7 +33,7 @@ from amperage.client.gssapi import (
 )
 from server.util.safe_open import check_regular
 
-_MOST_KEYTAB_BYTES: Final = 1_048_576
+_MAX_KEYTAB_BYTES: Final = 1_048_576
 _INITIAL_TOKEN: Final = 0x60
 """The first byte of every initial token of the GSS-API (RFC 2743, section 3.1)."""
 _LATER_TOKEN: Final = 0xA1
@@ -41,7 +41,7 @@ _LATER_TOKEN: Final = 0xA1
 _MECHANISMS: Final = tuple(
     bytes((0x06, len(mechanism))) + mechanism for mechanism in (KERBEROS.elements, SPNEGO.elements)
 )
-_LONGEST_PREFIX: Final = 24
+_MAX_PREFIX_LENGTH: Final = 24
 """Length of the prefix of an initial token that contains its mechanism, in bytes."""
 _NTLM: Final = b"NTLMSSP\x00"
 
@@ -76,7 +76,7 @@ def is_initial_token(text: str) -> bool:
         token = read_token(text)
     except KerberosTokenError:
         return False
-    return any(mechanism in token[:_LONGEST_PREFIX] for mechanism in _MECHANISMS)
+    return any(mechanism in token[:_MAX_PREFIX_LENGTH] for mechanism in _MECHANISMS)
 
 
 def check_keytab(keytab: str) -> None:
@@ -92,7 +92,7 @@ def check_keytab(keytab: str) -> None:
     if not os.path.exists(path):
         return
     try:
-        check_regular(path, _MOST_KEYTAB_BYTES)
+        check_regular(path, _MAX_KEYTAB_BYTES)
     except OSError as problem:
         raise GssError(f"the keytab {path}: {problem.strerror or problem}") from None
 

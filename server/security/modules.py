@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.spec import ModuleSpec, ModuleUse, Options
 from server.security import simple_access
-from server.security.authentication import AcceptAllAuthenticator, LogonAuthenticator, RefuseAllAuthenticator
+from server.security.authentication import (
+    AcceptAllAuthenticator,
+    LogonAuthenticator,
+    RefuseAllAuthenticator,
+)
 from server.security.custom.authentication import load_authentication
 from server.security.custom.entitlement import load_entitlement
 from server.security.custom.library import CustomModuleError
@@ -74,7 +78,9 @@ class SecurityModuleServices:
 
 AuthenticationFactory: TypeAlias = Callable[[Options, SecurityModuleServices], LogonAuthenticator]
 EntitlementFactory: TypeAlias = Callable[[Options, SecurityModuleServices], Entitlement]
-NamedAuthenticationFactory: TypeAlias = Callable[[str, Options, SecurityModuleServices], LogonAuthenticator]
+NamedAuthenticationFactory: TypeAlias = Callable[
+    [str, Options, SecurityModuleServices], LogonAuthenticator
+]
 """A factory of a loaded module, which has a name of its own."""
 
 
@@ -87,7 +93,9 @@ def _accept(options: Options, _surroundings: SecurityModuleServices) -> LogonAut
     )
 
 
-def _accept_implicitly(options: Options, _surroundings: SecurityModuleServices) -> LogonAuthenticator:
+def _accept_implicitly(
+    options: Options, _surroundings: SecurityModuleServices
+) -> LogonAuthenticator:
     return AcceptAllAuthenticator(
         require_logon=False,
         require_user_name=False,
@@ -120,7 +128,9 @@ def _entitle_users(options: Options, around: SecurityModuleServices) -> Entitlem
     return users_module.UsersEntitlement(file)
 
 
-OPEN: Final = AcceptAllAuthenticator(require_logon=True, require_user_name=False, trust_user_name=False)
+OPEN: Final = AcceptAllAuthenticator(
+    require_logon=True, require_user_name=False, trust_user_name=False
+)
 """Decides on logons where no module is configured."""
 
 DEFAULT: Final = "amps-default-authentication-module"
@@ -129,12 +139,16 @@ DEFAULT: Final = "amps-default-authentication-module"
 AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
     DEFAULT: _accept,
     "amps-implicit-authentication-module": _accept_implicitly,
-    "amps-default-no-authentication-module": lambda _options, _surroundings: RefuseAllAuthenticator(),
+    "amps-default-no-authentication-module": lambda _options, _surroundings: (
+        RefuseAllAuthenticator()
+    ),
 }
 """The modules that need no Modules entry, by the name in a configuration."""
 
 
-def _ask_web_service(_name: str, options: Options, about: SecurityModuleServices) -> LogonAuthenticator:
+def _ask_web_service(
+    _name: str, options: Options, about: SecurityModuleServices
+) -> LogonAuthenticator:
     return make_web_authenticator(
         options, about.web_services, about.functions, about.desk, about.log
     )
@@ -174,7 +188,9 @@ _ONLY_WHERE_LOADED: Final = frozenset({"ReuseConnections"})
 """Options that a use cannot override."""
 
 
-def make_authenticator(use: ModuleUse | None, surroundings: SecurityModuleServices) -> LogonAuthenticator:
+def make_authenticator(
+    use: ModuleUse | None, surroundings: SecurityModuleServices
+) -> LogonAuthenticator:
     """Make the authentication module of a configuration; without one, the default module.
 
     Loaded modules receive passwords, so failed logons are throttled there.
@@ -199,7 +215,13 @@ def _load_authenticator(use: ModuleUse, surroundings: SecurityModuleServices) ->
         if library_factory is not None:
             return library_factory(module.name, options, surroundings)
         return load_authentication(module, options, surroundings.desk, surroundings.log)
-    except (CustomModuleError, LibraryError, HttpClientError, oauth.OAuthError, OptionsError) as error:
+    except (
+        CustomModuleError,
+        LibraryError,
+        HttpClientError,
+        oauth.OAuthError,
+        OptionsError,
+    ) as error:
         raise SecurityError(f"{use.location}: {error}") from error
 
 

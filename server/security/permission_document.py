@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from server.expressions import ExpressionError, ContextKind, parse
+from server.expressions import ContextKind, ExpressionError, parse
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.message_types.select_list import SelectionError, parse_selection
 from server.security.permissions import Permission, Permit, undecided
@@ -26,7 +26,7 @@ from server.security.permissions import Permission, Permit, undecided
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
 
-_MOST_REMEMBERED: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 """Limit of the cache of decisions on topics, which saves a search of the list for each command."""
 
 MAX_PERMISSION_RULES: Final = 5_000
@@ -98,7 +98,7 @@ class PermitCache:
         key = permission, resource
         known = self._decided.get(key)
         if known is None:
-            if len(self._decided) >= _MOST_REMEMBERED:
+            if len(self._decided) >= _MAX_REMEMBERED:
                 self._decided.clear()
             known = self._decided[key] = self.find(permission, resource) or NO_RULE
         return known
@@ -172,7 +172,9 @@ class PermissionDocument(PermitCache):
                 return _first(self._paths, resource, lambda one: _whole(one.read))
 
 
-def _first(rules: Iterable[PermissionRule], resource: str, says: Callable[[PermissionRule], Permit]) -> Permit | None:
+def _first(
+    rules: Iterable[PermissionRule], resource: str, says: Callable[[PermissionRule], Permit]
+) -> Permit | None:
     """Return the permit of the first rule that matches a resource; None if none does.
 
     Where a match cannot be decided, later rules do not apply: the undecided one may be a refusal.
@@ -234,7 +236,9 @@ def _list(content: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list):
         raise DocumentError("expected a list", (name,))
     if len(value) > MAX_PERMISSION_RULES:
-        raise DocumentError(f"it has {len(value)} entries, and may have {MAX_PERMISSION_RULES}", (name,))
+        raise DocumentError(
+            f"it has {len(value)} entries, and may have {MAX_PERMISSION_RULES}", (name,)
+        )
     return value
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SLICE_SECONDS: Final = 0.000_5
 """How long entries are read before other tasks run."""
 
-_TAKEN_AT_ONCE: Final = 8
+_TAKE_BATCH_SIZE: Final = 8
 """Entries that are read between two looks at the clock: some microseconds each at most."""
 
 
@@ -120,7 +120,7 @@ class StatisticsCollector:
                 found, count = source.entries(), -1
                 while len(taken) > count:
                     count = len(taken)
-                    taken.extend(islice(found, _TAKEN_AT_ONCE))
+                    taken.extend(islice(found, _TAKE_BATCH_SIZE))
                     yield
             except Exception as error:  # a defect: the other resources are still of interest
                 self._tell(source, error)

@@ -21,7 +21,7 @@ from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
 from server.statistics import copy_database, layout
 from server.statistics.resources import LIFETIMES
 from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
-from server.statistics.schema import ResourceField, Resource, StatisticValue
+from server.statistics.schema import Resource, ResourceField, StatisticValue
 from server.statistics.shared_index import SharedIndex
 from server.util.file_lock import FileInUseError, lock, version_mismatch
 
@@ -33,14 +33,14 @@ MEMORY: Final = ":memory:"
 _BUSY_SECONDS: Final = 1.0
 """How long a sample waits for another process that has locked the file."""
 
-_LONGEST_LOG: Final = 16 << 20
+_MAX_LOG_LENGTH: Final = 16 << 20
 """Bytes of SQLite's WAL file that are kept for reuse."""
 
 _VACUUM_PAGES: Final = 512
 """Pages returned to the file system in one step."""
 
 
-_MOST_LIFETIMES: Final = 1_000
+_MAX_LIFETIMES: Final = 1_000
 
 _Values: TypeAlias = tuple[StatisticValue, ...]
 _LiveEntries: TypeAlias = dict[str, tuple[_Values, int]]
@@ -99,7 +99,9 @@ class StatisticsDatabase:
             raise
         self._identity = self._file_identity()
 
-    def write(self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot) -> None:
+    def write(
+        self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
+    ) -> None:
         """Write a sample.
 
         Args:
@@ -123,7 +125,9 @@ class StatisticsDatabase:
             writing.alive = now
         self._newest = snapshot.timestamp
 
-    def _write_lives(self, writing: _ResourceWriter, entries: list[StatisticsEntry], timestamp: int) -> _LiveEntries:
+    def _write_lives(
+        self, writing: _ResourceWriter, entries: list[StatisticsEntry], timestamp: int
+    ) -> _LiveEntries:
         """Record which entries are new, and which are gone; return those of this sample."""
         before = writing.alive
         alive: _LiveEntries = {}
@@ -153,7 +157,11 @@ class StatisticsDatabase:
         return alive
 
     def _write_values(
-        self, writing: _ResourceWriter, alive: _LiveEntries, entries: Mapping[str, _Values], timestamp: int
+        self,
+        writing: _ResourceWriter,
+        alive: _LiveEntries,
+        entries: Mapping[str, _Values],
+        timestamp: int,
     ) -> None:
         moving = writing.moving
         self.connection.executemany(
@@ -176,7 +184,7 @@ class StatisticsDatabase:
             number = self._number(f"SELECT coalesce(max(static_id), 0) + 1 FROM {static}")
             self.connection.execute(layout.insert_static(LIFETIMES), (number, str(number), *values))
             self.connection.execute(layout.insert_dynamic(LIFETIMES), (timestamp, number))
-            oldest = number - _MOST_LIFETIMES
+            oldest = number - _MAX_LIFETIMES
             self.connection.execute(f"DELETE FROM {static} WHERE static_id <= ?", (oldest,))
             self.connection.execute(f"DELETE FROM {dynamic} WHERE static_id <= ?", (oldest,))
 
@@ -290,11 +298,13 @@ class StatisticsDatabase:
             raise ForeignDatabaseError("it has not been made by this program")
         elif (version := self._pragma("user_version")) != layout.FORMAT:
             why = version_mismatch(version, layout.FORMAT)
-            raise DatabaseVersionError(why) if version > layout.FORMAT else ForeignDatabaseError(why)
+            raise (
+                DatabaseVersionError(why) if version > layout.FORMAT else ForeignDatabaseError(why)
+            )
         self.connection.execute("PRAGMA journal_mode = WAL").fetchall()
         self.connection.execute("PRAGMA synchronous = NORMAL")
         self.connection.execute("PRAGMA secure_delete = OFF").fetchall()
-        self.connection.execute(f"PRAGMA journal_size_limit = {_LONGEST_LOG}").fetchall()
+        self.connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_LENGTH}").fetchall()
         with self.transaction():
             for statement in layout.statements(indexed=indexed):
                 self.connection.execute(statement)
@@ -302,7 +312,9 @@ class StatisticsDatabase:
                 for table, needed, fields in layout.expected_columns(resource):
                     self._add_columns(table, needed, fields)
 
-    def _add_columns(self, table: str, needed: frozenset[str], fields: Iterable[ResourceField]) -> None:
+    def _add_columns(
+        self, table: str, needed: frozenset[str], fields: Iterable[ResourceField]
+    ) -> None:
         there = {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}
         if not there >= needed:
             raise ForeignDatabaseError(f"its table {table} has no {', '.join(needed - there)}")

@@ -142,7 +142,9 @@ def _moment_query(resource: Resource) -> str:
     )
 
 
-def lifetimes(connection: sqlite3.Connection, most: int) -> list[tuple[str, tuple[StatisticValue, ...]]]:
+def lifetimes(
+    connection: sqlite3.Connection, most: int
+) -> list[tuple[str, tuple[StatisticValue, ...]]]:
     """Return the newest events in the life of the instance, with their ids, in their order.
 
     Raises:

@@ -33,7 +33,9 @@ _ALWAYS_FULL: Final = frozenset({"squashfs", "iso9660", "erofs", "udf"})
 """Read-only file systems; that they are full means nothing."""
 
 
-def host_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[StatisticsSource]:
+def host_sources(
+    proc: Path = PROC, clock: Callable[[], float] = time.monotonic
+) -> list[StatisticsSource]:
     """Return the sources of the host's figures.
 
     Args:
@@ -167,7 +169,9 @@ class HostNetwork:
         for line in _lines(self._path):
             name, _, rest = line.rpartition(":")
             if name:
-                yield StatisticsEntry(safe_id(name.strip()), (), _traffic([*map(int, rest.split())]))
+                yield StatisticsEntry(
+                    safe_id(name.strip()), (), _traffic([*map(int, rest.split())])
+                )
 
 
 def _traffic(numbers: Sequence[int]) -> tuple[int, ...]:
@@ -239,7 +243,9 @@ class HostDisks:
             if self._fixed.get(name) != (mount.point,):
                 self._fixed[name] = (mount.point,)
             before = self._before.get(name, activity)
-            yield StatisticsEntry(name, self._fixed[name], _usage(mount.point, activity, before, seconds))
+            yield StatisticsEntry(
+                name, self._fixed[name], _usage(mount.point, activity, before, seconds)
+            )
         self._before = shown
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.statistics.resources import RESOURCES
-from server.statistics.schema import ResourceField, MeasurementKind, Resource, ColumnType
+from server.statistics.schema import ColumnType, MeasurementKind, Resource, ResourceField
 from server.util.file_lock import version_mismatch
 
 APPLICATION_ID: Final = 0x414D5047
@@ -115,7 +115,9 @@ def statements(*, indexed: bool) -> Iterator[str]:
     yield from _OWN
 
 
-def expected_columns(resource: Resource) -> Iterator[tuple[str, frozenset[str], tuple[ResourceField, ...]]]:
+def expected_columns(
+    resource: Resource,
+) -> Iterator[tuple[str, frozenset[str], tuple[ResourceField, ...]]]:
     """Yield, for both tables, the name, the columns that are required, and the others."""
     yield static(resource), frozenset({"static_id", "oid"}), resource.fixed
     yield dynamic(resource), frozenset({"timestamp", "static_id"}), resource.moving
@@ -141,7 +143,9 @@ def average(resource: Resource) -> str | None:
 
     Named values: first and last, the time; kept, the moment.
     """
-    averages = [field for field in resource.moving if field.kind is MeasurementKind.INTERVAL_AVERAGE]
+    averages = [
+        field for field in resource.moving if field.kind is MeasurementKind.INTERVAL_AVERAGE
+    ]
     if not averages:
         return None
     table = dynamic(resource)

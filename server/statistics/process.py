@@ -20,7 +20,9 @@ from server.statistics.schema import Resource
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
-def process_sources(proc: Path = PROC, clock: Callable[[], float] = time.monotonic) -> list[StatisticsSource]:
+def process_sources(
+    proc: Path = PROC, clock: Callable[[], float] = time.monotonic
+) -> list[StatisticsSource]:
     """Return the sources of the process's figures.
 
     Args:

@@ -18,7 +18,7 @@ from server.statistics.sample import StatisticsEntry, StatisticsSample, Statisti
 from server.statistics.schema import Resource, StatisticValue
 from server.statistics.timestamps import from_unix
 
-_AT_ONCE: Final = 500
+_BATCH_SIZE: Final = 500
 """Entries that are processed before the thread releases the GIL, so that the engine may run."""
 
 
@@ -45,7 +45,9 @@ class EntryRates:
         self._in_order = _picker([place[field.name] for field in resource.fields])
         self._before: dict[str, _RatedEntry] = {}
 
-    def complete(self, entries: list[StatisticsEntry], seconds: float) -> dict[str, tuple[StatisticValue, ...]]:
+    def complete(
+        self, entries: list[StatisticsEntry], seconds: float
+    ) -> dict[str, tuple[StatisticValue, ...]]:
         """Return all values by id, in the order of the resource's fields.
 
         Args:
@@ -54,7 +56,7 @@ class EntryRates:
         """
         now: dict[str, _RatedEntry] = {}
         for number, entry in enumerate(entries):
-            if number % _AT_ONCE == _AT_ONCE - 1:
+            if number % _BATCH_SIZE == _BATCH_SIZE - 1:
                 time.sleep(0)
             before = self._before.get(entry.id)
             if before is not None and before.entry is entry and not any(before.rates):
@@ -66,7 +68,9 @@ class EntryRates:
         self._before = now
         return {identity: one.values for identity, one in now.items()}
 
-    def _rates(self, entry: StatisticsEntry, before: _RatedEntry | None, seconds: float) -> tuple[StatisticValue, ...]:
+    def _rates(
+        self, entry: StatisticsEntry, before: _RatedEntry | None, seconds: float
+    ) -> tuple[StatisticValue, ...]:
         if seconds <= 0:
             return (0,) * len(self._counters)
         if before is None or before.entry.fixed is not entry.fixed:
@@ -81,7 +85,9 @@ def _rate(now: StatisticValue, before: StatisticValue, seconds: float) -> int:
     return max(0, round((now - before) / seconds))
 
 
-def _picker(places: list[int]) -> Callable[[tuple[StatisticValue, ...]], tuple[StatisticValue, ...]]:
+def _picker(
+    places: list[int],
+) -> Callable[[tuple[StatisticValue, ...]], tuple[StatisticValue, ...]]:
     if len(places) == 1:
         [place] = places
         return lambda values: (values[place],)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from server.statistics.database import (
     MEMORY,
-    StatisticsDatabase,
-    ForeignDatabaseError,
     DatabaseVersionError,
+    ForeignDatabaseError,
+    StatisticsDatabase,
 )
 from server.statistics.history import StatisticsHistory
 from server.statistics.reader import DatabaseLocation
@@ -88,7 +88,9 @@ class StatisticsRecorder:
         """The number of questions answered from the database."""
         return self._queries + self.history.queries
 
-    def write(self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot) -> None:
+    def write(
+        self, taken: Mapping[str, list[StatisticsEntry]], snapshot: StatisticsSnapshot
+    ) -> None:
         """Write a sample: to the file if that is possible now, otherwise to memory."""
         if not self.is_in_place and self._clock() >= self._retry_at:
             self._go_back()

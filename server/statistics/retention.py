@@ -27,7 +27,7 @@ _MINUTE: Final = 60 * SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
-_REMOVED_AT_ONCE: Final = 32
+_REMOVE_BATCH_SIZE: Final = 32
 """Samples that are removed in one step."""
 
 _HARDER: Final = 0.9
@@ -52,7 +52,9 @@ class RetentionLimits:
 IN_FILE: Final = RetentionLimits(
     ((0, _DAY), (_MINUTE, 7 * _DAY), (_HOUR, 366 * _DAY)), most_bytes=4 << 30
 )
-IN_MEMORY: Final = RetentionLimits(((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20)
+IN_MEMORY: Final = RetentionLimits(
+    ((0, _HOUR), (_MINUTE, _DAY), (_HOUR, 31 * _DAY)), most_bytes=64 << 20
+)
 
 
 class SampleRetention:
@@ -63,7 +65,9 @@ class SampleRetention:
         retention: the limits; None for the default of a file or of memory.
     """
 
-    def __init__(self, database: StatisticsDatabase, retention: RetentionLimits | None = None) -> None:
+    def __init__(
+        self, database: StatisticsDatabase, retention: RetentionLimits | None = None
+    ) -> None:
         self._database = database
         if retention is None:
             retention = IN_MEMORY if database.path == MEMORY else IN_FILE
@@ -125,7 +129,7 @@ class SampleRetention:
             execute(f"UPDATE {layout.SAMPLES} SET tier = ? WHERE timestamp = ?", (tier, kept))
 
 
-def remove(database: StatisticsDatabase, before: int, most: int = _REMOVED_AT_ONCE) -> int:
+def remove(database: StatisticsDatabase, before: int, most: int = _REMOVE_BATCH_SIZE) -> int:
     """Remove some of the samples that are older than a moment.
 
     Args:

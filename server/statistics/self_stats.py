@@ -61,7 +61,9 @@ class SelfStatistics:
         )
         yield StatisticsEntry("", self._fixed, moving)
 
-    def note(self, recording: StatisticsRecorder, *, queries: int, commit: float, whole: float) -> None:
+    def note(
+        self, recording: StatisticsRecorder, *, queries: int, commit: float, whole: float
+    ) -> None:
         """Update the figures after a sample has been recorded.
 
         Args:

@@ -31,7 +31,7 @@ _SIZES: Final = (
 )
 """Resources that grow, and fields with their sizes; the largest by the first field are shown."""
 
-_MOST_SHOWN: Final = 20
+_MAX_SHOWN: Final = 20
 
 
 def sizes(snapshot: StatisticsSnapshot) -> Iterator[tuple[str, list[tuple[str, int]]]]:
@@ -44,11 +44,13 @@ def sizes(snapshot: StatisticsSnapshot) -> Iterator[tuple[str, list[tuple[str, i
     for resource, fields in _SIZES:
         rows = _rows(snapshot, resource, fields)
         total = len(snapshot.entries.get(resource.path, ()))
-        shown = f", the largest {_MOST_SHOWN} of {total:,}" if total > _MOST_SHOWN else ""
+        shown = f", the largest {_MAX_SHOWN} of {total:,}" if total > _MAX_SHOWN else ""
         yield f"{resource.path} at {moment}{shown}", rows
 
 
-def _rows(snapshot: StatisticsSnapshot, resource: Resource, fields: tuple[str, ...]) -> list[tuple[str, int]]:
+def _rows(
+    snapshot: StatisticsSnapshot, resource: Resource, fields: tuple[str, ...]
+) -> list[tuple[str, int]]:
     names = [field.name for field in resource.fields]
     places = [names.index(field) for field in fields]
     entries = [
@@ -58,6 +60,6 @@ def _rows(snapshot: StatisticsSnapshot, resource: Resource, fields: tuple[str, .
     entries.sort(key=lambda entry: entry[1][0], reverse=True)
     return [
         (f"{identity} {field}".strip(), number)
-        for identity, numbers in entries[:_MOST_SHOWN]
+        for identity, numbers in entries[:_MAX_SHOWN]
         for field, number in zip(fields, numbers, strict=True)
     ]

@@ -30,10 +30,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from config_schema.version import AMPS_VERSION
 from server.statistics.rates import SampleRates
-from server.statistics.reader import MAX_PENDING_HISTORY_QUERIES, ReaderBusyError, HistoryQuery, StatisticsReader
+from server.statistics.reader import (
+    MAX_PENDING_HISTORY_QUERIES,
+    HistoryQuery,
+    ReaderBusyError,
+    StatisticsReader,
+)
 from server.statistics.recorder import StatisticsRecorder
 from server.statistics.retention import remove, remove_lifetimes
-from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSnapshot, StatisticsSource
+from server.statistics.sample import (
+    StatisticsEntry,
+    StatisticsSample,
+    StatisticsSnapshot,
+    StatisticsSource,
+)
 from server.statistics.self_stats import Lifetimes, SelfStatistics
 from server.statistics.timestamps import from_unix, to_text
 
@@ -149,8 +159,8 @@ class StatisticsThread:
             question: takes the recorded history; it reads no more than a page or a moment.
 
         Returns:
-            A future with the answer; `ReaderBusyError` if there are too many questions, sqlite3.Error if
-            the database cannot be read.
+            A future with the answer; `ReaderBusyError` if there are too many questions,
+            sqlite3.Error if the database cannot be read.
         """
         asked = HistoryQuery(question)
         if self._reader.can_answer:
@@ -279,7 +289,9 @@ class StatisticsThread:
                 self._missing.discard(path)
         return read
 
-    def _tell(self, told: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot) -> None:
+    def _tell(
+        self, told: Callable[[StatisticsSnapshot], None], snapshot: StatisticsSnapshot
+    ) -> None:
         try:
             told(snapshot)
         except Exception as error:

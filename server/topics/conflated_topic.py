@@ -21,7 +21,7 @@ from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.record_context import context_of
 from server.storage.sow.record_table import RecordTable, RecordTableOptions
-from server.storage.sow.records import RecordChange, Record, to_nanoseconds
+from server.storage.sow.records import Record, RecordChange, to_nanoseconds
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
 
@@ -104,7 +104,9 @@ class ConflatedTopic:
         filter_ = None if spec.filter is None else parse(spec.filter, ContextKind.FILTER, functions)
         self._test: Final = RecordFilter(self.table, filter_)
         fields = [parse_field(text, ContextKind.ENRICHMENT, functions) for text in spec.enrichment]
-        self._enrichment: Final = EnrichmentStage(fields, message_type, functions) if fields else None
+        self._enrichment: Final = (
+            EnrichmentStage(fields, message_type, functions) if fields else None
+        )
         self._pending: dict[str, _PendingCopy] = {}
         self.changes = 0
         self.copies = 0
@@ -193,7 +195,9 @@ class ConflatedTopic:
             return record.body
 
 
-def _table_options(spec: ConflatedTopicSpec, source: RecordSource, functions: Functions) -> RecordTableOptions:
+def _table_options(
+    spec: ConflatedTopicSpec, source: RecordSource, functions: Functions
+) -> RecordTableOptions:
     """Return options with indexes on the fields of the source's key, and as configured."""
     of_source = source.table.options
     return RecordTableOptions(

@@ -45,7 +45,11 @@ class DerivedTopicScheduler:
         return self._enrolled
 
     def tell(
-        self, followers: Iterable[RecordFollower], change: RecordChange, envelope: Envelope, reason: str
+        self,
+        followers: Iterable[RecordFollower],
+        change: RecordChange,
+        envelope: Envelope,
+        reason: str,
     ) -> None:
         """Notify followers of a change, and process all its consequences.
 

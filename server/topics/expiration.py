@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
 
-_AT_ONCE: Final = 50
+_BATCH_SIZE: Final = 50
 """Records that are removed in one time slice."""
-_LEAST_DELAY: Final = 0.001
+_MIN_DELAY: Final = 0.001
 """Seconds; records that expire within this delay of each other are removed together."""
 _RETRY_SECONDS: Final = 1.0
 """Delay before expiration is retried after a store could not write it."""
@@ -120,7 +120,7 @@ class Expiration:
         if self._expires_at is None or moment < self._expires_at:
             self._cancel()
             self._expires_at = moment
-            delay = max(_LEAST_DELAY, moment - self._clock.now())
+            delay = max(_MIN_DELAY, moment - self._clock.now())
             self._cancel = self._clock.call_later(delay, self._begin)
 
     def _begin(self) -> None:
@@ -149,7 +149,7 @@ class Expiration:
         envelope = Envelope(None, now)
         stores.keep(sow)
         try:
-            for _ in range(_AT_ONCE):
+            for _ in range(_BATCH_SIZE):
                 change = sow.expire(moment, sequence)
                 if change is None:
                     break

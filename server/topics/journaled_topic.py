@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import json_text
 from server.replication.core.columns import pick_values
-from server.storage.journal import MESSAGES, JournalUnavailableError, JournalEntryKind
+from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
 from server.storage.journal.write.blocks import map_column, part_of
 from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import (
@@ -21,7 +21,7 @@ from server.storage.sow.records import (
     Record,
     to_nanoseconds,
 )
-from server.storage.sow.store import StoreCallback, RecordStoreError
+from server.storage.sow.store import RecordStoreError, StoreCallback
 from server.topics.rejected_sequences import RejectedSequenceError
 from server.topics.replicated.multi_topic import NO_DRAFTS, RecordDrafts
 from server.topics.replicated.records import ReplicatedRecordApplier
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from server.storage.sow.record_table import RecordTable
     from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
-    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.batch import EntryContents, ReplicatedBatch
     from server.topics.replicated.multi_topic import BatchFailure
     from server.topics.sow_registry import SowRegistry
     from server.topics.subscriptions.client import ClientIdentity
     from server.topics.subscriptions.subscription import Subscription
 
 
-_LEAST_RUN: Final = 8
+_MIN_RUN: Final = 8
 """The fewest messages for which recording them together pays."""
 
 
@@ -87,7 +87,7 @@ class JournaledTopic(Topic):
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Record messages and deliver them. See `Topic.publish`."""
         if (
-            len(bodies) >= _LEAST_RUN
+            len(bodies) >= _MIN_RUN
             and not self._one_by_one
             and not self._filters.asks_for_context
             and self._journal.is_run(envelope)
@@ -187,7 +187,9 @@ class JournaledTopic(Topic):
         """Deliver recorded, consecutive messages of another instance."""
         start = positions[0]
         if self._journal.has_feeds:
-            self._journal.feed(entries, start, appended, pick_values(entries.run.sow_keys, positions))
+            self._journal.feed(
+                entries, start, appended, pick_values(entries.run.sow_keys, positions)
+            )
         if self._subscriptions:
             self._deliver(entries, start, start + len(positions), appended.timestamp)
         return ()
@@ -393,7 +395,11 @@ class JournaledSowTopic(SowTopic):
         return self._receiving.draft(entries, positions)
 
     def apply(
-        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+        self,
+        entries: EntryContents,
+        positions: Sequence[int],
+        drafts: RecordDrafts,
+        appended: AppendResult,
     ) -> Sequence[BatchFailure]:
         """Apply and announce messages of another instance, which have been recorded."""
         return self._receiving.apply(entries, positions, drafts, appended)

@@ -1,9 +1,9 @@
 """The register of entries recorded for this instance's own clients, for replication.
 
 Publishes of clients are checked against the highest number of their publisher, and nothing else. So
-the numbers that they skip are passed to `DedupWindow`: these may still come from another instance. And
-recorded entries are passed to `RecentEntries`, to detect a message with the same name but other content.
-Without replication there are no notes, and they cost nothing.
+the numbers that they skip are passed to `DedupWindow`: these may still come from another instance.
+And recorded entries are passed to `RecentEntries`, to detect a message with the same name but other
+content. Without replication there are no notes, and they cost nothing.
 """
 
 from __future__ import annotations

@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from server.storage.journal import JournalUnavailableError, JournalEntryKind, GapRecord, JournalTopic, encode_note
+from server.storage.journal import (
+    GapRecord,
+    JournalEntryKind,
+    JournalTopic,
+    JournalUnavailableError,
+    encode_note,
+)
 from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC
 
 if TYPE_CHECKING:

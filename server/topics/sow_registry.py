@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.security.permissions import UNLIMITED
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, to_nanoseconds
-from server.storage.sow.store import StoreCallback, RecordStoreError
+from server.storage.sow.store import RecordStoreError, StoreCallback
 from server.topics.derivation_order import DerivedTopicScheduler
 from server.topics.expiration import Expiration
 from server.topics.subscriptions.delivery.delta import DeltaEncoder
@@ -215,7 +215,8 @@ class SowRegistry:
                 and (keeper.is_container or selector.matches(keeper.name))
             ]
         return [
-            TopicSelection(keeper, selector.matches if keeper.is_container else None) for keeper in chosen
+            TopicSelection(keeper, selector.matches if keeper.is_container else None)
+            for keeper in chosen
         ]
 
     def differ(self, keeper: RecordSource) -> DeltaEncoder:

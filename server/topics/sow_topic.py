@@ -13,7 +13,7 @@ from server.storage.journal import EntryTooLargeError, JournalUnavailableError
 from server.storage.sow.keys.key_source import KeyRefusedError
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import to_nanoseconds
-from server.storage.sow.store import RecordTooLargeError, StoreCallback, RecordStoreError
+from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.topics.rejected_sequences import RejectedSequenceError
 from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
 from server.topics.subscriptions.record_fanout import RecordFanout
@@ -23,7 +23,7 @@ from server.topics.transaction_log import DUPLICATE, DuplicateError
 if TYPE_CHECKING:
     from server.expressions import Functions
     from server.storage.journal.write.blocks import FieldColumn
-    from server.storage.sow.records import RecordChange, Record
+    from server.storage.sow.records import Record, RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import SowRegistry
@@ -60,7 +60,9 @@ class RecordTopic(RecordFanout):
     is_journaled = False
     """True if messages are in the transaction log."""
 
-    def __init__(self, keeper: RecordSource, name: str, functions: Functions, stores: SowRegistry) -> None:
+    def __init__(
+        self, keeper: RecordSource, name: str, functions: Functions, stores: SowRegistry
+    ) -> None:
         table = keeper.table
         super().__init__(
             table.message_type,
@@ -120,7 +122,9 @@ class SowTopic(RecordTopic):
 
     __slots__ = ("_keeps_plainly", "_sow", "_stores")
 
-    def __init__(self, sow: SowTopicRecords, name: str, functions: Functions, stores: SowRegistry) -> None:
+    def __init__(
+        self, sow: SowTopicRecords, name: str, functions: Functions, stores: SowRegistry
+    ) -> None:
         super().__init__(sow, name, functions, stores)
         self._sow = sow
         self._stores = stores
@@ -171,7 +175,9 @@ class SowTopic(RecordTopic):
             return sow.expires(envelope.expiration, now)
         return [sow.expires(lifetime, now) for lifetime in lifetimes]
 
-    def apply_run(self, run: SowRecordBatch, envelope: Envelope) -> Sequence[tuple[int, RecordStoreError]]:
+    def apply_run(
+        self, run: SowRecordBatch, envelope: Envelope
+    ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run, and announce the changes.
 
         Args:

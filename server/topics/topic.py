@@ -32,7 +32,10 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.presentation import Presentation
 from server.topics.subscriptions.delivery.sink import SinkDelivery
 from server.topics.subscriptions.limits.failures import give_up_on
-from server.topics.subscriptions.matching.equality_lookup import MAX_LOOKUP_BATCH_SIZE, EqualityLookup
+from server.topics.subscriptions.matching.equality_lookup import (
+    MAX_LOOKUP_BATCH_SIZE,
+    EqualityLookup,
+)
 from server.topics.subscriptions.matching.filter_set import Filter
 from server.topics.subscriptions.rejection import Rejection
 from server.topics.subscriptions.subscriber_set import SubscriberSet
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 NULL_TOPIC: Final = "/AMPS/devnull"
 """The topic that accepts all messages and delivers none."""
 
-_LEAST_RUN: Final = 4
+_MIN_RUN: Final = 4
 """The fewest messages for which deciding filters together pays."""
 
 RESERVED_TOPICS: Final = "/AMPS"
@@ -135,7 +138,7 @@ class Topic(SubscriberSet):
         """Deliver messages to the subscriptions with matching filters."""
         filters = self._filters
         filters.expect(len(bodies))
-        if len(bodies) < _LEAST_RUN:
+        if len(bodies) < _MIN_RUN:
             self._match_each(bodies, envelope)
             return
         start = 0
@@ -183,7 +186,8 @@ class Topic(SubscriberSet):
         There are no other recipients.
 
         Returns:
-            The position reached: at most `MAX_LOOKUP_BATCH_SIZE` further, less if the audience has changed.
+            The position reached: at most `MAX_LOOKUP_BATCH_SIZE` further, less if the audience has
+            changed.
         """
         some = bodies[start : start + MAX_LOOKUP_BATCH_SIZE]
         found = finder.find(some)

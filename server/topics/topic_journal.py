@@ -12,7 +12,14 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.storage.journal import MESSAGES, AppendResult, JournalUnavailableError, JournalEntryKind, JournalOrigin, JournalTopic
+from server.storage.journal import (
+    MESSAGES,
+    AppendResult,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+    JournalUnavailableError,
+)
 from server.storage.journal.format.entry import NO_ORIGIN
 from server.storage.journal.format.layout import encode_text, pack_extras
 from server.storage.journal.write.blocks import map_column, of_one
@@ -21,13 +28,19 @@ from server.topics.log_feed import RecordedBatch
 from server.topics.transaction_log import MAX_SEQUENCE
 
 if TYPE_CHECKING:
-    from server.storage.journal import AppendResult, EntryColumns, FieldColumn, OriginHandle, TopicHandle
+    from server.storage.journal import (
+        AppendResult,
+        EntryColumns,
+        FieldColumn,
+        OriginHandle,
+        TopicHandle,
+    )
     from server.topics.log_feed import LogFeed
-    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.batch import EntryContents, ReplicatedBatch
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.transaction_log import TransactionLog
 
-_MOST_SECONDS: Final = (1 << 32) - 1
+_MAX_SECONDS: Final = (1 << 32) - 1
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -45,7 +58,9 @@ class RecordedForm(NamedTuple):
     expirations: FieldColumn
 
 
-def encode_messages(bodies: Sequence[bytes], envelope: Envelope, expirations: FieldColumn) -> RecordedForm:
+def encode_messages(
+    bodies: Sequence[bytes], envelope: Envelope, expirations: FieldColumn
+) -> RecordedForm:
     """Return messages in the form in which they are recorded.
 
     Args:
@@ -53,7 +68,7 @@ def encode_messages(bodies: Sequence[bytes], envelope: Envelope, expirations: Fi
         envelope: the publisher's metadata of the messages.
         expirations: lifetimes in seconds, 0 for ever.
     """
-    seconds = map_column(expirations, lambda one: min(max(one, 0), _MOST_SECONDS))
+    seconds = map_column(expirations, lambda one: min(max(one, 0), _MAX_SECONDS))
     marks = envelope.correlation_ids
     if not marks:
         return RecordedForm(bodies, 0, seconds)
@@ -211,7 +226,9 @@ class TopicJournal:
             self.feed(arrivals, start, appended, content.sow_keys)
         return appended
 
-    def feed(self, entries: EntryContents, start: int, appended: AppendResult, sow_keys: FieldColumn) -> None:
+    def feed(
+        self, entries: EntryContents, start: int, appended: AppendResult, sow_keys: FieldColumn
+    ) -> None:
         """Notify the feeds of recorded messages of another instance.
 
         Args:
@@ -330,7 +347,7 @@ class TopicJournal:
             body,
             kind,
             number,
-            min(max(expiration, 0), _MOST_SECONDS),
+            min(max(expiration, 0), _MAX_SECONDS),
             journal.origin(publisher.user) if publisher is not None and publisher.user else None,
             marked,
             given,

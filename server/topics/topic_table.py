@@ -17,10 +17,10 @@ from server.expressions.regex.budget import SearchAllowance
 from server.storage.sow.topic_records import SowTopicRecords
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.pattern_index import PatternIndex
-from server.topics.sow_topic import DerivedTopic, SowTopic, RecordTopic
+from server.topics.sow_topic import DerivedTopic, RecordTopic, SowTopic
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.subscription import Subscription
-from server.topics.topic import NULL_TOPIC, Topic, NullTopic
+from server.topics.topic import NULL_TOPIC, NullTopic, Topic
 from server.topics.topic_journal import TopicJournal
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 AnyTopic: TypeAlias = Topic | SowTopic | DerivedTopic
 
-_MOST_KEPT: Final = 64 * 1024 * 1024
+_MAX_KEPT: Final = 64 * 1024 * 1024
 _TOPIC_BYTES: Final = 8_192
 _CHARACTER_BYTES: Final = 8
 _ATTACHMENT_BYTES: Final = 1_024
 """The most bytes kept for a topic, a character of its name and a subscription to it."""
 _AD_HOC: Final = (Topic, JournaledTopic)
 """Topics that have no state except their subscribers."""
-_ATTACHED_AT_ONCE: Final = 200
+_ATTACH_BATCH_SIZE: Final = 200
 """Topics that a subscription is attached to, or detached from, in one time slice."""
-_LOOKED_AT_ONCE: Final = 500
+_LOOKUP_BATCH_SIZE: Final = 500
 """Topics checked in one time slice for whether they may be forgotten."""
 
 
@@ -86,7 +86,7 @@ class TopicTable:
         functions: Functions,
         stores: SowRegistry,
         queue: Callable[[EngineTask], None],
-        most_kept: int = _MOST_KEPT,
+        most_kept: int = _MAX_KEPT,
     ) -> None:
         self.generation = 0
         self.transaction_log: TransactionLog | None = None
@@ -103,7 +103,9 @@ class TopicTable:
         self._patterns = defaultdict[str, PatternIndex](PatternIndex)  # by message type
         # the topics that subscriptions by regular expression are attached to
         self._attached: dict[Subscription, set[AnyTopic]] = {}
-        self._left: dict[Subscription, _PendingAttachment] = {}  # the rest of the work for `subscribe`
+        self._left: dict[
+            Subscription, _PendingAttachment
+        ] = {}  # the rest of the work for `subscribe`
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -177,7 +179,7 @@ class TopicTable:
                 left.topics.append(topic)
             elif self._topics.get((message_type, topic.name)) is topic:  # not forgotten meanwhile
                 self._attach(topic, subscription, left.effort)
-            if number % _ATTACHED_AT_ONCE == 0 and number < len(topics):
+            if number % _ATTACH_BATCH_SIZE == 0 and number < len(topics):
                 yield
 
     def _attach(self, topic: AnyTopic, subscription: Subscription, effort: SearchAllowance) -> None:
@@ -205,10 +207,10 @@ class TopicTable:
                 if queue.dismiss_some(consumer):
                     return True
         attached = self._attached.get(subscription, set())
-        if len(attached) <= _ATTACHED_AT_ONCE:
+        if len(attached) <= _ATTACH_BATCH_SIZE:
             return False
         self._patterns[subscription.subscriber.message_type].remove(subscription)
-        for _ in range(_ATTACHED_AT_ONCE):
+        for _ in range(_ATTACH_BATCH_SIZE):
             attached.pop().detach(subscription)
         return True
 
@@ -350,8 +352,8 @@ class TopicTable:
 
         See `EngineTask.step`.
         """
-        some = self._unlooked[-_LOOKED_AT_ONCE:]
-        del self._unlooked[-_LOOKED_AT_ONCE:]
+        some = self._unlooked[-_LOOKUP_BATCH_SIZE:]
+        del self._unlooked[-_LOOKUP_BATCH_SIZE:]
         for key in some:
             topic = self._topics[key]
             if topic.has_literal_subscription:

@@ -8,8 +8,8 @@ to the engine's thread. Only then do these entries count as durable, so that all
 one order.
 
 A durable entry is on stable storage of this machine. A *settled* entry is durable at all other
-instances, too, that have to acknowledge it (`AcknowledgementState`). Publishers get acks for settled
-messages. Without such instances, durable and settled are the same.
+instances, too, that have to acknowledge it (`AcknowledgementState`). Publishers get acks for
+settled messages. Without such instances, durable and settled are the same.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from server.expressions.topic_names import AUDIT
 from server.storage.journal import (
     EVENTS,
     BookmarkError,
+    JournalEntryKind,
     JournalUnavailableError,
     JournalUnreadableError,
-    JournalEntryKind,
     LogSpan,
 )
 from server.storage.journal.errors import reason
 from server.storage.journal.publisher_table import server_made_identity
-from server.topics.rejected_sequences import RejectedSequences, RejectedSequenceError
+from server.topics.rejected_sequences import RejectedSequenceError, RejectedSequences
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from config_schema.spec import JournaledTopicSpec
-    from server.storage.journal import BookmarkRequest, Journal, MissingBookmarkPolicy, JournalTopic
+    from server.storage.journal import BookmarkRequest, Journal, JournalTopic, MissingBookmarkPolicy
     from server.topics.publish_tracker import PublishTracker
     from server.util.task import EngineTask
     from server.util.worker_thread import WorkerThread
@@ -49,9 +49,9 @@ LogPosition: TypeAlias = LogSpan | BookmarkError
 
 _RESERVED: Final = "/AMPS/"
 """Prefix of the server's own topics, of which only that of the audit trail can be recorded."""
-_RELEASED_AT_ONCE: Final = 128
+_FREE_BATCH_SIZE: Final = 128
 """Callbacks released in one time slice; each sends about one ack."""
-_MOST_DAMAGED: Final = 1_000
+_MAX_DAMAGED: Final = 1_000
 """Damaged entries that are remembered until there is a `LogRepair`."""
 _LOOK_BACK: Final = 16
 """Entries to search backwards for the last one that has a bookmark."""
@@ -361,7 +361,9 @@ class TransactionLog:
         Raises:
             JournalUnreadable: the entry cannot be read at the moment.
         """
-        entries = self.journal.replay(LogSpan(txid - 1, last=txid), kinds=frozenset(JournalEntryKind)).read(1)
+        entries = self.journal.replay(
+            LogSpan(txid - 1, last=txid), kinds=frozenset(JournalEntryKind)
+        ).read(1)
         return entries[0].timestamp if entries else None
 
     def look_up(
@@ -436,7 +438,7 @@ class TransactionLog:
         """Note an entry that cannot be read although it has been on stable storage."""
         if self._mender is not None:
             self._mender.look(txid)
-        elif len(self._damaged) < _MOST_DAMAGED:
+        elif len(self._damaged) < _MAX_DAMAGED:
             self._damaged.append(txid)
 
     def is_lost(self, txid: int) -> bool:
@@ -470,7 +472,10 @@ class TransactionLog:
             return BookmarkError(f"the transaction log cannot be read: {reason(error)}")
 
     def hold(
-        self, needed_from: Callable[[], int], whose: str, in_the_way: OnJournalRetention | None = None
+        self,
+        needed_from: Callable[[], int],
+        whose: str,
+        in_the_way: OnJournalRetention | None = None,
     ) -> Callable[[], None]:
         """Retain the files of the log that a reader still needs.
 
@@ -516,7 +521,7 @@ class TransactionLog:
 
 def _let_go(waiting: deque[tuple[int, Callable[[], None]]], txid: int) -> bool:
     """Run some of the callbacks that wait for entries up to a txid; return whether more are due."""
-    for _ in range(_RELEASED_AT_ONCE):
+    for _ in range(_FREE_BATCH_SIZE):
         if not waiting or waiting[0][0] > txid:
             return False
         waiting.popleft()[1]()

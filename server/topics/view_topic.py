@@ -23,7 +23,7 @@ from server.expressions import ContextKind, parse_identifier
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.record_table import RecordTable, RecordTableOptions
-from server.storage.sow.records import RecordChange, Record, to_nanoseconds
+from server.storage.sow.records import Record, RecordChange, to_nanoseconds
 from server.storage.views.aggregation import Aggregation
 from server.storage.views.definition import CompiledView
 from server.storage.views.sources import in_order

@@ -251,7 +251,9 @@ class TransportConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._transport.abort)
 
 
-def with_certificate_user(entrance: ConnectionContext, transport: asyncio.BaseTransport) -> ConnectionContext:
+def with_certificate_user(
+    entrance: ConnectionContext, transport: asyncio.BaseTransport
+) -> ConnectionContext:
     """Return an entrance with the user of the connection's certificate, if it has shown one."""
     certificate = transport.get_extra_info("peercert")  # already verified, or empty
     return replace(entrance, certificate_user=user_of(certificate)) if certificate else entrance

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
-_MOST_RESERVED: Final = 64
+_MAX_RESERVED: Final = 64
 _SAY_AGAIN_SECONDS: Final = 10.0
 
 
@@ -36,7 +36,7 @@ class DescriptorReserve:
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if allowed == resource.RLIM_INFINITY:
             return True
-        if descriptor < allowed - min(_MOST_RESERVED, allowed // 4):
+        if descriptor < allowed - min(_MAX_RESERVED, allowed // 4):
             return True
         now = self._clock.steady()
         if now - self._said >= _SAY_AGAIN_SECONDS:

@@ -24,7 +24,7 @@ from server.transports.tls import describe_tls_error
 if TYPE_CHECKING:
     from server.transports.descriptor_reserve import DescriptorReserve
 
-_AT_ONCE: Final = 100
+_BATCH_SIZE: Final = 100
 """Connections accepted before the event loop runs other callbacks."""
 
 _PAUSE_SECONDS: Final = 1.0
@@ -33,7 +33,7 @@ _PAUSE_SECONDS: Final = 1.0
 _GLANCE: Final = 16
 """Bytes that are peeked at to recognize the peer's protocol."""
 
-_LEAST_SECONDS: Final = 0.1
+_MIN_SECONDS: Final = 0.1
 """Minimum time left for the handshake, however late its first bytes have arrived."""
 
 _TOO_LATE: Final = f"it did not end within {HANDSHAKE_TIMEOUT_S:.0f} seconds"
@@ -114,7 +114,7 @@ class TlsAcceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_BATCH_SIZE):
             try:
                 accepted, address = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -165,7 +165,7 @@ class TlsAcceptor:
                     self._loop.remove_reader(accepted)
 
     async def _shake_hands(self, accepted: socket.socket, address: str, latest: float) -> None:
-        left = max(latest - self._loop.time(), _LEAST_SECONDS)
+        left = max(latest - self._loop.time(), _MIN_SECONDS)
         try:
             await self._loop.connect_accepted_socket(
                 self._connect, accepted, ssl=self.context, ssl_handshake_timeout=left

@@ -12,7 +12,11 @@ from amperage.wire.websocket import WebsocketPeer
 from server.security.deferred import AnswerFuture
 from server.topics.system.audit import AuditParty
 from server.transports.connection import HANDSHAKE_TIMEOUT_S, TransportConnection, TransportContext
-from server.transports.websocket_handshake import HandshakeResult, HandshakeAuthenticator, HandshakeError
+from server.transports.websocket_handshake import (
+    HandshakeAuthenticator,
+    HandshakeError,
+    HandshakeResult,
+)
 
 
 @dataclass(frozen=True, slots=True)

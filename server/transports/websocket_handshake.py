@@ -111,14 +111,18 @@ class HandshakeAuthenticator:
         """
         self._check_origin(request.headers)
         message_type = self._message_type(request.path, entrance.message_type)
-        origin = LogonOrigin(entrance.transport, address, certificate_user=entrance.certificate_user)
+        origin = LogonOrigin(
+            entrance.transport, address, certificate_user=entrance.certificate_user
+        )
         entrance = replace(entrance, message_type=message_type)
         if self.trusted_admin is not None:
             user = self.trusted_admin.user_of(request.headers)
             if user is not None:
                 admission = Admission(True, user, "logged on to the admin interface")
                 trusted = _HandshakeLogon(admission)
-                return HandshakeResult(replace(entrance, authenticator=trusted, module="TrustedAdmin"))
+                return HandshakeResult(
+                    replace(entrance, authenticator=trusted, module="TrustedAdmin")
+                )
         return self._authenticate(entrance, _credentials(request.headers, origin))
 
     def _check_origin(self, headers: Headers) -> None:

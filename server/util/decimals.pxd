@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 
 cdef enum:
-    MOST_DECIMALS = 20  # digits of a number of 64 bits
+    MAX_DECIMALS = 20  # digits of a number of 64 bits
 
 
 cdef inline Py_ssize_t count_decimals(uint64_t value) noexcept nogil:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final
 
-_AT_ONCE: Final = 1000
+_BATCH_SIZE: Final = 1000
 """Entries that are freed per slice."""
 
 
@@ -35,7 +35,7 @@ class LazyFree:
         contents = self._contents
         if contents:
             some = contents[-1]
-            for _ in range(min(_AT_ONCE, len(some))):
+            for _ in range(min(_BATCH_SIZE, len(some))):
                 some.popitem()
             if not some:
                 contents.pop()

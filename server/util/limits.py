@@ -90,7 +90,7 @@ MAX_FILTER_TERMS: Final = 1_000
 """Operators, fields and functions of a filter, as in some hundred comparisons joined by OR."""
 
 MAX_FILTER_VALUES: Final = 16_384
-"""Numbers and texts of a filter; `MAX_FILTER_LENGTH` characters do not hold as many different ones."""
+"""Numbers and texts of a filter; `MAX_FILTER_LENGTH` characters hold fewer different ones."""
 
 
 def max_connections_before_logon() -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_ENTRIES_PER_MINUTE: Final = 10
 """Entries of one kind that one host or user may cause in a minute."""
 MINUTE: Final = 60.0
-_MOST_KNOWN: Final = 1_000
+_MAX_KNOWN: Final = 1_000
 """Counts kept per minute; hosts and users beyond them share one count per kind of entry."""
 _OTHERS: Final = "others"
 
@@ -37,7 +37,9 @@ class RateLimitedLog:
         call_later: calls a function once, after some seconds.
     """
 
-    def __init__(self, log: ServerLog, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+    def __init__(
+        self, log: ServerLog, call_later: Callable[[float, Callable[[], None]], object]
+    ) -> None:
         self._log = log
         self._call_later = call_later
         self._counts: dict[tuple[str, str], _Count] = {}
@@ -54,7 +56,7 @@ class RateLimitedLog:
             Whether it has been written.
         """
         key = (message_id, who)
-        if key not in self._counts and len(self._counts) >= _MOST_KNOWN:
+        if key not in self._counts and len(self._counts) >= _MAX_KNOWN:
             key = (message_id, _OTHERS)
         count = self._counts.get(key)
         if count is None:

@@ -36,8 +36,8 @@ cdef extern from "Python.h":
     void *PyUnicode_DATA(object text)
 
 cdef enum:
-    LEAST_SLOTS = 8
-    AT_ONCE = 64
+    MIN_SLOTS = 8
+    BATCH_SIZE = 64
 
 cdef struct Slot:
     uint32_t hash
@@ -71,10 +71,10 @@ cdef class StringTable:
 
     def __cinit__(self):
         self._entries, self._free, self._others = [], [], {}
-        self._slots = <Slot *> PyMem_Calloc(LEAST_SLOTS, sizeof(Slot))
+        self._slots = <Slot *> PyMem_Calloc(MIN_SLOTS, sizeof(Slot))
         if self._slots == NULL:
             raise MemoryError
-        self._mask = LEAST_SLOTS - 1
+        self._mask = MIN_SLOTS - 1
 
     def __dealloc__(self):
         PyMem_Free(self._slots)
@@ -93,8 +93,8 @@ cdef class StringTable:
         cdef list asked = keys if type(keys) is list else list(keys)
         cdef Py_ssize_t begin, count = PyList_GET_SIZE(asked)
         cdef list found = PyList_New(count)
-        for begin in range(0, count, AT_ONCE):
-            self._get_some(asked, found, begin, min(begin + AT_ONCE, count))
+        for begin in range(0, count, BATCH_SIZE):
+            self._get_some(asked, found, begin, min(begin + BATCH_SIZE, count))
         return found
 
     def expect(self, keys):
@@ -167,9 +167,9 @@ cdef class StringTable:
         return slot
 
     cdef _get_some(self, list asked, list found, Py_ssize_t begin, Py_ssize_t end):
-        """Find the values of at most AT_ONCE texts."""
-        cdef uint32_t hashes[AT_ONCE]
-        cdef uint32_t numbers[AT_ONCE]
+        """Find the values of at most BATCH_SIZE texts."""
+        cdef uint32_t hashes[BATCH_SIZE]
+        cdef uint32_t numbers[BATCH_SIZE]
         cdef PyObject **entries
         cdef PyObject **entry
         cdef Py_ssize_t place

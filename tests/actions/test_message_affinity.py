@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.message_affinity import MessageAffinities, AffinityAssignment
+from actions.message_affinity import AffinityAssignment, MessageAffinities
 from tests.actions.support import Bench, echo, put, with_records
 from tests.engine.support import CorePeer
 

@@ -18,7 +18,7 @@ from server.admin.http.limits import HttpLimits
 from server.admin.http.server import HttpServer
 from server.statistics.resources import RESOURCES
 from server.statistics.sample import StatisticsSnapshot
-from server.statistics.schema import Resource, ColumnType, StatisticValue
+from server.statistics.schema import ColumnType, Resource, StatisticValue
 from server.statistics.timestamps import from_text
 from server.transports.descriptor_reserve import DescriptorReserve
 from tests.engine.support import RecordingLog, SimulatedClock
@@ -216,5 +216,9 @@ def example_snapshot(
 
 
 def _values(resource: Resource, changed: dict[str, StatisticValue]) -> tuple[StatisticValue, ...]:
-    examples: dict[ColumnType, StatisticValue] = {ColumnType.TEXT: "text", ColumnType.INTEGER: 12, ColumnType.REAL: 0.5}
+    examples: dict[ColumnType, StatisticValue] = {
+        ColumnType.TEXT: "text",
+        ColumnType.INTEGER: 12,
+        ColumnType.REAL: 0.5,
+    }
     return tuple(changed.get(one.name, examples[one.type]) for one in resource.fields)

@@ -364,7 +364,9 @@ def test_browsers_use_a_known_name_where_nobody_logs_on(host: str, may: bool) ->
     guarded.refuse_reader(request(host=host, user_agent="curl/7.88"))
     asked = request(host=host, accept_language="en")
     CsrfProtection("*", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
-    CsrfProtection(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(asked)
+    CsrfProtection(f"http://{re.escape(host)}", OwnHosts(["plant"]), is_open=True).refuse_reader(
+        asked
+    )
 
 
 FORGEABLE = [

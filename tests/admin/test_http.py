@@ -14,7 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.admin.http.compression import accepts_gzip
-from server.admin.http.limits import MAX_REQUEST_BODY_SIZE, MAX_REQUEST_HEAD_SIZE, MAX_REQUEST_TARGET_SIZE, HttpLimits
+from server.admin.http.limits import (
+    MAX_REQUEST_BODY_SIZE,
+    MAX_REQUEST_HEAD_SIZE,
+    MAX_REQUEST_TARGET_SIZE,
+    HttpLimits,
+)
 from server.admin.http.messages import TEXT, HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.admin.http.send_budget import SendBudget
 from tests.admin.support import Peer, http_server, read, read_all
@@ -39,7 +44,9 @@ async def answer(request: HttpRequest) -> HttpResponse:
         case "/broken":
             return HttpResponse(_breaks())
         case "/dated":
-            return HttpResponse(HttpDocument(b"old", TEXT), last_modified="Mon, 23 Nov 2026 04:00:00 GMT")
+            return HttpResponse(
+                HttpDocument(b"old", TEXT), last_modified="Mon, 23 Nov 2026 04:00:00 GMT"
+            )
         case _:
             told = f"{request.method} {request.path} {dict(request.query)} {len(request.body)}\n"
             return HttpResponse(HttpDocument(told.encode(), TEXT))
@@ -175,7 +182,10 @@ BAD = {
         request("GET / HTTP/1.1", "Host: a", *(f"X-{n}: 1" for n in range(101))),
         431,
     ),
-    "a long header": (request("GET / HTTP/1.1", "Host: a", f"X: {'a' * MAX_REQUEST_HEAD_SIZE}"), 431),
+    "a long header": (
+        request("GET / HTTP/1.1", "Host: a", f"X: {'a' * MAX_REQUEST_HEAD_SIZE}"),
+        431,
+    ),
     "headers without end": (request("GET / HTTP/1.1", "Host: a")[:-2] + b"X: 1\r\n" * 100_000, 431),
     "no path": (request("CONNECT a:80 HTTP/1.1", "Host: a"), 400),
     "many parameters": (

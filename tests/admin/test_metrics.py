@@ -201,7 +201,10 @@ def test_what_there_are_many_of_is_bounded() -> None:
     count = MAX_LISTED_ENTRIES + 250
     changed: dict[str, StatisticValue] = {"valid_keys": 3, "update_count": 2}
     snapshot = _snapshot(count, sow={str(count): changed})
-    for form, read in ((ExpositionFormat.OPEN_METRICS, read_open), (ExpositionFormat.PROMETHEUS, read_text)):
+    for form, read in (
+        (ExpositionFormat.OPEN_METRICS, read_open),
+        (ExpositionFormat.PROMETHEUS, read_text),
+    ):
         series = series_of(read(render(families_of(snapshot, []), form).decode()))
         names = Counter(name for name, _ in series)
         assert max(names.values()) == MAX_LISTED_ENTRIES + 1
@@ -229,7 +232,10 @@ def test_names_of_any_kind_arrive_as_they_are() -> None:
         str(number): {"topic": name} for number, name in enumerate(_NASTY, 1)
     }
     snapshot = _snapshot(len(_NASTY), sow=changed)
-    for form, read in ((ExpositionFormat.OPEN_METRICS, read_open), (ExpositionFormat.PROMETHEUS, read_text)):
+    for form, read in (
+        (ExpositionFormat.OPEN_METRICS, read_open),
+        (ExpositionFormat.PROMETHEUS, read_text),
+    ):
         text = render(families_of(snapshot, []), form).decode()
         family = next(one for one in read(text) if one.name == "amperage_sow_records")
         assert [sample.labels["topic"] for sample in family.samples] == list(_NASTY)

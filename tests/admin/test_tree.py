@@ -12,7 +12,7 @@ from lxml import etree
 
 from server.admin.documents import html_form, json_form, rnc, xml_form
 from server.admin.documents.values import text_of
-from server.admin.tree import TREE_NODES, TreeTarget, PathNotFoundError, TreeNode, SnapshotTree
+from server.admin.tree import TREE_NODES, PathNotFoundError, SnapshotTree, TreeNode, TreeTarget
 from server.statistics.host_resources import HOST_CPUS
 from server.statistics.resources import RESOURCES
 from server.statistics.schema import INTEGER, REAL, TEXT, StatisticValue, snapshot

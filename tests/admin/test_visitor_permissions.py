@@ -103,7 +103,9 @@ def test_whom_nothing_is_known_of_is_asked_to_log_on(
         permissions = AdminPermissionCache(Counted(answer))
         core, engine_side = Core(), EngineCalls(post)
         trail = AdminAudit(core.engine.audit, "counted", engine_side)
-        access = AccessControl(admin, None, permissions, engine_side, trail, core.log, CookieSessions())
+        access = AccessControl(
+            admin, None, permissions, engine_side, trail, core.log, CookieSessions()
+        )
         with pytest.raises(HttpError) as refused:
             await access.require(Requester("ann", challenge=challenge), "/amps")
         assert refused.value.status == status

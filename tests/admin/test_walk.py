@@ -10,7 +10,7 @@ import pytest
 from lxml import etree
 
 from server.admin.tree import TREE_NODES, TreeNode
-from server.statistics.schema import ResourceField, ColumnType
+from server.statistics.schema import ColumnType, ResourceField
 from tests.admin.support import Admin, Reply, read, running_admin
 from tests.admin.test_programs import ELEMENTS
 from tests.support.waiting import WAIT_SECONDS, wait_until
@@ -35,7 +35,9 @@ def test_every_link_leads_somewhere_and_every_value_has_a_page(admin: Admin) -> 
 
     moment = get("/amps/instance/timestamp").text.split()[-1]
     at = f"t0={moment}&t1={moment}"
-    schema = {(place.path, one.name): one for place in TREE_NODES.values() for one in _fields(place)}
+    schema = {
+        (place.path, one.name): one for place in TREE_NODES.values() for one in _fields(place)
+    }
     waiting, seen, values = ["/"], {"/"}, set()
     while waiting:
         path = waiting.pop()

@@ -23,7 +23,7 @@ from server.cli import amps_doctor
 from server.cli.doctor import clock, disks, machine
 from server.cli.doctor.admin_interface import is_one_machine
 from server.cli.doctor.directories import InstanceDirectory
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.findings import CheckVerdict, Examination
 from tests.cli.support import contents
 from tests.storage.journal.support import opened
 from tests.support.server import free_port
@@ -447,7 +447,12 @@ MACHINES = [
     ("load", "proc/loadavg", "999.0 9.0 9.0 1/100 1", CheckVerdict.LOOK),
     ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 90 kB\n", CheckVerdict.LOOK),
     ("memory", "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 20 kB\n", CheckVerdict.WRONG),
-    ("open files", "proc/self/limits", "x\nMax open files   1024   1024   files", CheckVerdict.LOOK),
+    (
+        "open files",
+        "proc/self/limits",
+        "x\nMax open files   1024   1024   files",
+        CheckVerdict.LOOK,
+    ),
     ("open files", "proc/self/limits", "x\nMax open files   256   256   files", CheckVerdict.WRONG),
     ("swappiness", "proc/sys/vm/swappiness", "60", CheckVerdict.LOOK),
     ("memory maps", "proc/sys/vm/max_map_count", "1000", CheckVerdict.LOOK),
@@ -534,7 +539,10 @@ def test_a_disk_without_room_for_two_more_files_is_wrong(tmp_path: Path) -> None
 
 def test_directories_on_one_disk_are_one_line(tmp_path: Path) -> None:
     found = Examination()
-    places = [InstanceDirectory("journals", tmp_path / "a"), InstanceDirectory("records", tmp_path / "b")]
+    places = [
+        InstanceDirectory("journals", tmp_path / "a"),
+        InstanceDirectory("records", tmp_path / "b"),
+    ]
     disks.examine(places, found, kernel(tmp_path))
     (room,) = (one for one in found.findings if "free (" in one.value)
     assert room.name == f"journals: {tmp_path}/a; records: {tmp_path}/b"

@@ -24,7 +24,7 @@ PROGRAM = Path("opt/amps")
 UNITS = [Path("usr/lib/systemd/system") / name for name in ("amps.service", "amps@.service")]
 INIT_SCRIPT = Path("etc/init.d/amps")
 NOBODY = 65_534
-MOST_EXPOSED = 30
+MAX_EXPOSED = 30
 """Tenths, in the marks that systemd gives."""
 
 
@@ -140,7 +140,7 @@ def test_a_unit_gives_away_little(image: Path, unit: Path) -> None:
     path = str(image / unit)
     marks = run("systemd-analyze", "security", "--no-pager", "--offline=true", path).split()
     exposure = marks[marks.index("exposure") :]
-    assert float(exposure[exposure.index("level") + 3]) * 10 < MOST_EXPOSED
+    assert float(exposure[exposure.index("level") + 3]) * 10 < MAX_EXPOSED
 
 
 def test_what_is_said_as_json_and_what_is_removed(

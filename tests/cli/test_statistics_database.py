@@ -46,7 +46,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(2):
             entries = {
                 HOST_CPUS: [
-                    StatisticsEntry(name, (), (number, 0.25, 62.452316076294, 0)) for name in ("all", "cpu0")
+                    StatisticsEntry(name, (), (number, 0.25, 62.452316076294, 0))
+                    for name in ("all", "cpu0")
                 ],
                 SOW: [_entry(SOW, name, number) for name in ("orders", 'with "all", of')],
                 VIEWS: [_entry(VIEWS, "orders", number)],

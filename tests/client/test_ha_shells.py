@@ -32,7 +32,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 Script = Callable[[Header, bytes], list[bytes]]
 
-AT_ONCE = Backoff(first=0.001, longest=0.01)
+BATCH_SIZE = Backoff(first=0.001, longest=0.01)
 
 
 def uri(peer: ScriptedPeer) -> str:
@@ -73,7 +73,7 @@ def test_a_session_goes_on_wherever_the_server_hangs_up(
 ) -> None:
     async def scenario() -> None:
         with scripted_peer(HangingUp(commands)) as peer:
-            async with new_ha_client([uri(peer)], "mine", backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(peer)], "mine", backoff=BATCH_SIZE) as client:
                 await client.connect()
                 stream = await client.subscribe("t", filter="/a = 1", sub_id="s")
                 await client.publish("t", b"1")
@@ -105,7 +105,7 @@ def test_a_stream_goes_on_with_the_next_server(new_ha_client: NewHAClient) -> No
 
     async def scenario() -> None:
         with scripted_peer(deliver(b"1", HANG_UP)) as one, scripted_peer(deliver(b"2")) as two:
-            async with new_ha_client([uri(one), uri(two)], backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(one), uri(two)], backoff=BATCH_SIZE) as client:
                 await client.connect()
                 stream = await client.subscribe("t", sub_id="s")
                 assert [(await anext(stream)).body for _ in range(2)] == [b"1", b"2"]
@@ -131,7 +131,7 @@ def test_each_server_gets_its_own_credentials(new_ha_client: NewHAClient) -> Non
                 Server(parse_uri(uri(peer)), Ticket(name))
                 for peer, name in ((one, "one"), (two, "two"))
             ]
-            async with new_ha_client(servers, backoff=AT_ONCE) as client:
+            async with new_ha_client(servers, backoff=BATCH_SIZE) as client:
                 await client.connect()
             assert [peer.header("logon")["pw"] for peer in (one, two)] == ["one", "two"]
 
@@ -150,7 +150,9 @@ def test_the_states_of_the_connection_are_told(new_ha_client: NewHAClient) -> No
     async def scenario() -> None:
         with scripted_peer(HangingUp(2)) as peer:
             nobody = f"tcp://127.0.0.1:{free_port()}/amps"
-            async with new_ha_client([nobody, uri(peer)], backoff=AT_ONCE, on_state=note) as client:
+            async with new_ha_client(
+                [nobody, uri(peer)], backoff=BATCH_SIZE, on_state=note
+            ) as client:
                 await client.connect()
                 await client.flush()
 
@@ -179,7 +181,7 @@ def test_a_silent_server_is_left(new_ha_client: NewHAClient) -> None:
         with scripted_peer(answer) as peer:
             async with new_ha_client(
                 [uri(peer)],
-                backoff=AT_ONCE,
+                backoff=BATCH_SIZE,
                 heartbeat=1,
                 on_state=lambda event: lost.append(str(event.error)) if event.error else None,
             ) as client:
@@ -303,7 +305,7 @@ def test_a_full_store_makes_publishers_wait_for_a_while(new_ha_client: NewHAClie
         with scripted_peer(lambda it, _: [] if it["c"] == "p" else accept(it)) as peer:
             store = PublishStore(capacity=1)
             async with new_ha_client(
-                [uri(peer)], timeout=0.05, publish_store=store, backoff=AT_ONCE
+                [uri(peer)], timeout=0.05, publish_store=store, backoff=BATCH_SIZE
             ) as client:
                 await client.connect(timeout=WAIT_SECONDS)
                 await client.publish("t", b"1")
@@ -348,7 +350,7 @@ def test_a_query_and_a_deletion_that_were_cut_off_are_told(new_ha_client: NewHAC
 
     async def scenario() -> None:
         with scripted_peer(answer) as peer:
-            async with new_ha_client([uri(peer)], backoff=AT_ONCE) as client:
+            async with new_ha_client([uri(peer)], backoff=BATCH_SIZE) as client:
                 await client.connect()
                 records = await client.sow("t")
                 assert (await anext(records)).text == "a"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from amperage.client.bookmarks import MOST_RECENT, BookmarkStore
 from amperage.client.errors import ConnectionLostError, GaveUpError, NotEntitledError
 from amperage.client.message import Message
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.publish_store import PublishStore
 from amperage.client.recovery import RecoveringProtocol
 from amperage.wire.header import Header

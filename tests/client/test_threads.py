@@ -39,7 +39,7 @@ from tests.support.server import RunningServer, module_server
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = Backoff(first=0.001, longest=0.01)
+BATCH_SIZE = Backoff(first=0.001, longest=0.01)
 
 
 server = module_server()
@@ -57,7 +57,7 @@ def logged_on(port: int, **arguments: Any) -> Client:
 
 
 def staying_connected(port: int, **arguments: Any) -> HAClient:
-    client = HAClient([at(port)], timeout=WAIT_SECONDS, backoff=AT_ONCE, **arguments)
+    client = HAClient([at(port)], timeout=WAIT_SECONDS, backoff=BATCH_SIZE, **arguments)
     client.connect()
     return client
 

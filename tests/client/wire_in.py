@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amperage.client.bookmarks import BookmarkStore
-from amperage.client.pending_requests import StreamInbox, PendingRequest
+from amperage.client.pending_requests import PendingRequest, StreamInbox
 from amperage.client.protocol import ClientProtocol
 from amperage.client.publish_store import PublishStore
 from amperage.client.recovery import RecoveringProtocol

@@ -17,7 +17,9 @@ from config_schema.problems import Location, Problems, Severity
 from config_schema.xml_file import MAX_FILE_BYTES
 
 
-def read(path: Path, defines: Mapping[str, str] | None = None) -> tuple[ConfigDocument | None, list[str]]:
+def read(
+    path: Path, defines: Mapping[str, str] | None = None
+) -> tuple[ConfigDocument | None, list[str]]:
     """Load `path`; the problems come with its directory left out."""
     problems = Problems()
     document = load(str(path), defines=defines or {}, environ={}, problems=problems)

@@ -73,7 +73,9 @@ def test_what_is_an_expression(name: str, regex_topics: bool, is_expression: boo
 def test_types_keep_topics_apart() -> None:
     assert not expression(".*").includes(TopicPattern("orders", "xml", is_expression=False))
     assert not expression(".*").overlaps(TopicPattern(".*", "xml", is_expression=True))
-    assert not list(Coverage([expression(".*")]).parts(TopicPattern("a", "xml", is_expression=False)))
+    assert not list(
+        Coverage([expression(".*")]).parts(TopicPattern("a", "xml", is_expression=False))
+    )
 
 
 def test_parts_are_what_both_select() -> None:

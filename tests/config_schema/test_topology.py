@@ -19,8 +19,8 @@ from config_schema.compile import compile_config
 from config_schema.document import load
 from config_schema.problems import Problems
 from config_schema.topology import (
-    TopologyFinding,
     InstanceDescription,
+    TopologyFinding,
     check_link,
     check_topology,
     describe,

@@ -9,16 +9,16 @@ from server.app.wiring.provision_replication import JournalSource
 from server.replication.apply.applier import ReplicationApplier
 from server.replication.apply.permissions import ApplyPermissions
 from server.replication.core import (
-    ReplicationBatch,
-    ReplicationFrameReader,
+    BatchCounts,
     DedupWindow,
     PeerInstance,
-    ReplicationReceiver,
-    RecentEntries,
     PositionResponse,
-    Routes,
+    RecentEntries,
+    ReplicationBatch,
+    ReplicationFrameReader,
+    ReplicationReceiver,
     ReplicationSender,
-    BatchCounts,
+    Routes,
     TopicRoute,
     encode,
 )
@@ -57,7 +57,9 @@ class Replica:
         self.known = DedupWindow(self.journal.last_sequence)
         self.recent = RecentEntries()
         log = self.core.transaction_log
-        log.notes = PublishTracker(self.known, self.recent, DurableWatermarks(), log.settled, log.made_identity)
+        log.notes = PublishTracker(
+            self.known, self.recent, DurableWatermarks(), log.settled, log.made_identity
+        )
         self.incoming = ReplicationApplier(
             self.core.engine.topics,
             self.core.types,

@@ -149,7 +149,9 @@ class Core:
         self.entrance = ConnectionContext(
             transport="test",
             message_type=message_type,
-            authenticator=AcceptAllAuthenticator(require_logon, require_user_name=False, trust_user_name=True),
+            authenticator=AcceptAllAuthenticator(
+                require_logon, require_user_name=False, trust_user_name=True
+            ),
             entitlement=FixedEntitlement(ALL_PERMISSIONS),
         )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from server.storage.journal import JournalCursor, JournalEntry, LogSpan
 from server.topics.subscriptions.delivery.delivery import DirectDelivery
-from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedBatch
+from server.topics.subscriptions.delivery.logged_batch import LoggedBatch, LoggedEnvelope
 from server.topics.subscriptions.delivery.logged_frames import frames
 from server.topics.subscriptions.delivery.presentation import Presentation
 from tests.storage.journal.support import START, Bench, opened
@@ -111,7 +111,9 @@ def in_runs(
     return written, entries
 
 
-def one_by_one(entries: list[JournalEntry], presentation: Presentation, chosen: list[bool]) -> Written:
+def one_by_one(
+    entries: list[JournalEntry], presentation: Presentation, chosen: list[bool]
+) -> Written:
     """Frames of some entries, each made for itself."""
     written = Written()
     for number, entry in enumerate(entries):

@@ -14,7 +14,7 @@ from tests.storage.sow.support import topic_spec
 from tests.support.raw import frame
 
 TOPICS = 3000
-MOST_IN_A_TURN = 1000
+MAX_IN_A_TURN = 1000
 """Topics that a turn may deal with: a few slices."""
 
 
@@ -71,7 +71,7 @@ def test_a_subscription_begins_in_steps(core: Core, command: str) -> None:
         core.clock.turn()
         counts.append(attached(core))
     assert counts[-1] == TOPICS
-    assert max(after - before for before, after in pairwise(counts)) <= MOST_IN_A_TURN
+    assert max(after - before for before, after in pairwise(counts)) <= MAX_IN_A_TURN
     for _ in range(10):
         core.clock.turn()
     publish(core, publisher, f"t/{TOPICS - 1}", b'"late"')
@@ -102,7 +102,7 @@ def test_a_subscription_ends_in_steps(core: Core) -> None:
         core.clock.turn()
         counts.append(attached(core))
     assert counts[-1] == 0
-    assert max(before - after for before, after in pairwise(counts)) <= MOST_IN_A_TURN
+    assert max(before - after for before, after in pairwise(counts)) <= MAX_IN_A_TURN
     publish(core, publisher, "t/5", b'"late"')
     publish(core, publisher, "t/another", b'"late"')
     assert kinds(peer) == ["processed"]
@@ -124,7 +124,7 @@ def test_it_ends_in_steps_with_its_client(core: Core, when: str) -> None:
         counts.append(attached(core))
         assert len(counts) < 100
     core.clock.advance(0)
-    assert max(before - after for before, after in pairwise(counts)) <= MOST_IN_A_TURN
+    assert max(before - after for before, after in pairwise(counts)) <= MAX_IN_A_TURN
     assert core.engine.ending == 0
     after = core.engine.topics.find("json", "t/after")
     assert not after.has_subscriptions

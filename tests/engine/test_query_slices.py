@@ -118,7 +118,7 @@ def test_groups_that_keep_many_values_are_made_by_fewer(
     core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a group with a list of all its values costs follows their number."""
-    monkeypatch.setattr("server.storage.views.group_records._MOST_VALUES", 10)
+    monkeypatch.setattr("server.storage.views.group_records._MAX_VALUES", 10)
     listing = "projection=[/v,GROUP_CONCAT(/id) AS /all],grouping=[/v]"
     turns = results_by_turn(core, core.log_on("asker"), {"c": "sow", "opts": listing})
     assert len(turns) >= RECORDS / 10 + RECORDS / 100

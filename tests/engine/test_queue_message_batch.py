@@ -6,7 +6,11 @@ import tracemalloc
 
 import pytest
 
-from server.queues.topic.message_batch import QueueMessageBatch, QueueBatchIndex, make_recorded_batch
+from server.queues.topic.message_batch import (
+    QueueBatchIndex,
+    QueueMessageBatch,
+    make_recorded_batch,
+)
 from server.topics.log_feed import RecordedBatch
 from server.topics.subscriptions.delivery.envelope import Envelope
 
@@ -19,7 +23,9 @@ def kept(first: int, together: int, length: int) -> QueueMessageBatch:
     bodies = [(b"%d" % number).ljust(length) for number in numbers]
     envelope = Envelope(None, float(first))
     txids, sequences = list(numbers), [number + _FIRST for number in numbers]
-    return make_recorded_batch(RecordedBatch("q", bodies, envelope, txids, first, 7, sequences, (), 0))
+    return make_recorded_batch(
+        RecordedBatch("q", bodies, envelope, txids, first, 7, sequences, (), 0)
+    )
 
 
 @pytest.mark.parametrize("length", [8, 300])

@@ -20,7 +20,9 @@ ROOMY = ClientLimits(memory=10**9, disk=10**9, directory="/tmp", share=1.0, age=
 class Client:
     """A client whose socket takes a number of writes, and then stalls."""
 
-    def __init__(self, pool: ClientPool, clock: SimulatedClock, log: RecordingLog, name: str) -> None:
+    def __init__(
+        self, pool: ClientPool, clock: SimulatedClock, log: RecordingLog, name: str
+    ) -> None:
         self.taken = b""
         self.room = 0
         self.is_connected = True

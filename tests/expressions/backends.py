@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from server.expressions import Functions, parse, semantics, to_text
 from server.expressions.backends.columns import column_of
-from server.expressions.backends.compile_columns import ColumnFilter, ColumnValue, ColumnBatch
+from server.expressions.backends.compile_columns import ColumnBatch, ColumnFilter, ColumnValue
 from server.expressions.backends.compile_message import compile_filter, compile_value
 from server.expressions.context_rules import ContextKind
 from server.expressions.description import describe

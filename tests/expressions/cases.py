@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
 
-from server.expressions import Functions, ContextKind, built_in
+from server.expressions import ContextKind, Functions, built_in
 from server.expressions.functions.times import legacy
 from server.expressions.message_context import MessageContext
 from server.expressions.tree import Reference, Slot

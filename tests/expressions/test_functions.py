@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from server.expressions import BUILTINS, ExpressionError, ContextKind, check, parse, parse_field
+from server.expressions import BUILTINS, ContextKind, ExpressionError, check, parse, parse_field
 from server.expressions.backends.compile_message import compile_filter, compile_value
 from server.expressions.functions.lookups import ValueLookup, parse_lookup, value_lookup
 from server.expressions.functions.user_defined import UserFunctionError, load_function
@@ -100,9 +100,9 @@ def test_lookups_find_a_field_of_another_record() -> None:
 
 
 def test_the_lookup_option_is_read() -> None:
-    assert parse_lookup(" n ; 2 ; nvfix ; orders ; /notes ; /customer/id ; /orderId ") == ValueLookup(
-        "n", "nvfix", "orders", ("notes",), (("customer", "id"), ("orderId",))
-    )
+    assert parse_lookup(
+        " n ; 2 ; nvfix ; orders ; /notes ; /customer/id ; /orderId "
+    ) == ValueLookup("n", "nvfix", "orders", ("notes",), (("customer", "id"), ("orderId",)))
 
 
 @pytest.mark.parametrize(

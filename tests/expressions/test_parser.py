@@ -6,8 +6,8 @@ import pytest
 
 from server.expressions import (
     BUILTINS,
-    ExpressionError,
     ContextKind,
+    ExpressionError,
     aggregates,
     check,
     conjuncts,
@@ -277,7 +277,9 @@ def test_errors_of_a_check_show_variables_as_they_were_written() -> None:
 
 def test_functions_of_a_module_can_be_called_once_it_is_loaded() -> None:
     assert check("YEAR(/t) = 2010", ContextKind.FILTER) is not None
-    assert check("YEAR(/t) = 2010", ContextKind.FILTER, BUILTINS.adding(legacy(lambda: 0.0))) is None
+    assert (
+        check("YEAR(/t) = 2010", ContextKind.FILTER, BUILTINS.adding(legacy(lambda: 0.0))) is None
+    )
 
 
 def test_a_description_is_plain_data() -> None:

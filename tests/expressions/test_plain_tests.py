@@ -15,7 +15,12 @@ from server.expressions import ContextKind, parse
 from server.expressions.backends.compile_message import compile_filter
 from server.expressions.backends.plain_tests import plain_tests
 from server.expressions.tree import Expr, paths
-from server.message_types.bulk import MAX_BULK_FILTERS, UNDECIDED, BulkFilterMessageType, LiteralTest
+from server.message_types.bulk import (
+    MAX_BULK_FILTERS,
+    UNDECIDED,
+    BulkFilterMessageType,
+    LiteralTest,
+)
 from server.message_types.json_type import JsonType
 from tests.expressions.cases import FUNCTIONS, good_cases
 from tests.message_types.bodies import message_type

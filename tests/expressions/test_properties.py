@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from server.expressions import (
     BUILTINS,
-    ExpressionError,
     ContextKind,
+    ExpressionError,
     check,
     parse,
     semantics,

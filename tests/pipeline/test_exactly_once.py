@@ -242,7 +242,9 @@ def test_what_is_there_is_read_back_of_queues(server: RunningServer) -> None:
     def run(order: list[int]) -> None:
         with RowPublisher(options, identity) as publisher:
             chosen = [topics[place] for place in order]
-            publisher.send(OutgoingMessages([bodies[place] for place in order], {"topic": list(chosen)}))
+            publisher.send(
+                OutgoingMessages([bodies[place] for place in order], {"topic": list(chosen)})
+            )
             publisher.finish()
 
     run(list(range(45)))

@@ -82,7 +82,9 @@ def test_fields_and_deletions_of_journals_become_a_table(
     )
     assert asked(table, latest) == [(20 - 2 + 1,)]
     assert asked(table, "SELECT count(DISTINCT date), max(_timestamp) > min(_timestamp) FROM TABLE")
-    assert len(files(table)) < 2 * MERGE_FACTOR, "one each for the two symbols and ten entries before"
+    assert len(files(table)) < 2 * MERGE_FACTOR, (
+        "one each for the two symbols and ten entries before"
+    )
 
     with journal(source) as writer:
         writer.publish("orders", order(501), client=8, key=502)

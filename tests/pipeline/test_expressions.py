@@ -14,7 +14,7 @@ from pyspark.sql.types import VariantVal
 
 from pipeline.configuration import read_configuration
 from pipeline.expressions import Environment, Message, matches, value
-from server.expressions import ExpressionError, ContextKind, semantics
+from server.expressions import ContextKind, ExpressionError, semantics
 from server.message_types.base import Value
 from tests.expressions.cases import Case, clock, good_cases, same
 

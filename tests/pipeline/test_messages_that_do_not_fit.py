@@ -167,7 +167,13 @@ def fix(value: str) -> bytes:
         ("msgpack", msgpack.packb({"60": b"\xff\xff"}), TIME, None, "column '60': "),
         ("msgpack", msgpack.packb({"60": SECONDS}), TIME, "seconds", WHOLE_SECOND),
         ("bflat", pair(b"60", BFlatCode.DATETIME, MILLIS), TIME, None, BY_A_MOMENT),
-        ("bflat", pair(b"60", BFlatCode.DATETIME, MILLIS), TIME, "iso", "unless the option timestamps"),
+        (
+            "bflat",
+            pair(b"60", BFlatCode.DATETIME, MILLIS),
+            TIME,
+            "iso",
+            "unless the option timestamps",
+        ),
     ],
 )
 def test_times(

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from amperage.client import Client
-from amperage.client.blocks import MessageBlock, BlockTexts
+from amperage.client.blocks import BlockTexts, MessageBlock
 from pipeline.errors import PipelineError
 from pipeline.inference import infer_schema
 from pipeline.message_columns import MessageColumns

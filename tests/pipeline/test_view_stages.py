@@ -22,7 +22,7 @@ from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming.groups import GroupProcessor
 from pipeline.views.streaming.joins import JoinProcessor
 from pipeline.views.streaming.latest import LatestProcessor, PartExtractor
-from server.storage.sow.records import RecordChange, Record
+from server.storage.sow.records import Record, RecordChange
 from server.storage.views.aggregation import Aggregation
 from tests.support.chances import examples
 from tests.support.server import CONFIGURATION

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from server.queues.core import (
     Consumer,
-    QueueDelivery,
     MessageDetails,
     PublisherSequence,
     Queue,
+    QueueDelivery,
     QueueSettings,
     UnmatchedError,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.queues.core import Consumer, Expired, AckOutcome, parse_bookmarks
+from server.queues.core import AckOutcome, Consumer, Expired, parse_bookmarks
 from server.queues.core.inspection import everything
 from tests.queues.support import PUBLISHER, SECOND, Bench, marks
 
@@ -37,7 +37,9 @@ def leased(**settings: Any) -> Bench:
         (False, 9, AckOutcome.EXPIRE, "not in the queue"),
     ],
 )
-def test_who_may_acknowledge_what(strict: bool, txid: int, way: AckOutcome, reason: str | None) -> None:
+def test_who_may_acknowledge_what(
+    strict: bool, txid: int, way: AckOutcome, reason: str | None
+) -> None:
     bench = leased(strict=strict)
     result = bench.queue.acknowledge(marks(txid), bench.now, "a", way)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.queues.core import Consumer, Queue, QueueSettings, AckOutcome
+from server.queues.core import AckOutcome, Consumer, Queue, QueueSettings
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, marks
 
 

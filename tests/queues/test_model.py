@@ -13,7 +13,15 @@ import pytest
 from hypothesis import settings as run_with
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from server.queues.core import MessageDetails, QueueEvent, Queue, QueueSettings, AckOutcome, decode, encode
+from server.queues.core import (
+    AckOutcome,
+    MessageDetails,
+    Queue,
+    QueueEvent,
+    QueueSettings,
+    decode,
+    encode,
+)
 from server.queues.core.inspection import available, everything, message
 from tests.queues.model import NEVER, Message, Model
 from tests.queues.support import PUBLISHER, SECOND, Bench, CountingMatching, Drawer, marks

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from server.queues.core import (
     Acked,
+    AckOutcome,
     Cancelled,
     Deferred,
-    RemovalDetails,
-    MessageDetails,
-    QueueEvent,
     Expired,
     Leased,
+    MessageDetails,
     Queue,
+    QueueEvent,
     QueueSettings,
     Released,
+    RemovalDetails,
     Sent,
     Transferred,
-    AckOutcome,
     decode,
     encode,
 )
@@ -28,7 +28,10 @@ LARGEST = 2**64 - 1
 
 def test_every_event_is_read_back_as_it_was() -> None:
     pairs = [(LARGEST, 1), (1, LARGEST)]
-    departures = [RemovalDetails(5, ("time_limit", "max_cancels"), 3, 2, "cü"), RemovalDetails(6, ())]
+    departures = [
+        RemovalDetails(5, ("time_limit", "max_cancels"), 3, 2, "cü"),
+        RemovalDetails(6, ()),
+    ]
     events: list[QueueEvent] = [
         Acked(1, pairs),
         Deferred(2, pairs),

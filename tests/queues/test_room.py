@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.queues.core import Consumer, MessageDetails, Queue, QueueSettings, AckOutcome
+from server.queues.core import AckOutcome, Consumer, MessageDetails, Queue, QueueSettings
 from server.queues.core.inspection import available
 from server.queues.core.message_table import SIZE, ColumnStorage
 from server.queues.topic.scratch_memory import ScratchMemory

@@ -10,14 +10,14 @@ import pytest
 
 from server.queues.core import (
     MAX_REQUESTED_MESSAGES,
-    TransferResponse,
-    TransferRequest,
     Cancelled,
-    PublisherSequence,
-    Released,
     OutboundPeerMessage,
     OwnershipTransfers,
+    PublisherSequence,
+    Released,
     Transferred,
+    TransferRequest,
+    TransferResponse,
     decode_peer_message,
     encode_peer_message,
 )
@@ -50,7 +50,9 @@ class Part:
         """The messages that are asked for, by owner."""
         return {to: [mark[1] for mark in word.marks] for to, word in self.step()}
 
-    def hears_ask(self, *txids: int, most: int = 100) -> tuple[list[PublisherSequence], TransferResponse]:
+    def hears_ask(
+        self, *txids: int, most: int = 100
+    ) -> tuple[list[PublisherSequence], TransferResponse]:
         """What is handed on to somebody who asks, and the answer."""
         self.bench.queue.take_events()
         self.sharing.hear(TransferRequest(7, marks(*txids), most), "asker", self.bench.now)
@@ -251,11 +253,19 @@ def test_a_delay_is_counted_from_when_it_is_heard_of() -> None:
 
 
 def test_words_are_read_back() -> None:
-    for word in (TransferRequest(1, marks(1, 2), 2), TransferResponse(1, 1, marks(2), [0], ["here"]), TransferResponse(2, 0)):
+    for word in (
+        TransferRequest(1, marks(1, 2), 2),
+        TransferResponse(1, 1, marks(2), [0], ["here"]),
+        TransferResponse(2, 0),
+    ):
         assert decode_peer_message(encode_peer_message(word)) == word
     titles_missing = encode_peer_message(TransferResponse(1, 1, marks(2)))
-    too_many = encode_peer_message(TransferRequest(1, [(PUBLISHER, 1)] * (MAX_REQUESTED_MESSAGES + 1), 1))
-    no_text = encode_peer_message(TransferResponse(1, 1, marks(2), [0], ["here"])).replace(b"here", b"\xff" * 4)
+    too_many = encode_peer_message(
+        TransferRequest(1, [(PUBLISHER, 1)] * (MAX_REQUESTED_MESSAGES + 1), 1)
+    )
+    no_text = encode_peer_message(TransferResponse(1, 1, marks(2), [0], ["here"])).replace(
+        b"here", b"\xff" * 4
+    )
     cut_off = encode_peer_message(TransferRequest(1, [], 1))[:-1]
     for data in (b"", b"\xc1", cut_off, titles_missing, too_many, no_text):
         with pytest.raises(msgspec.MsgspecError):

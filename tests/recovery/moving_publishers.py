@@ -25,7 +25,7 @@ _KEYS: Final = 10
 SIZES: Final = (1, 30, 300, 3000)
 """Of what messages are padded with, in bytes."""
 
-_MOST_PUBLISHED: Final = 15_000_000
+_MAX_PUBLISHED: Final = 15_000_000
 """Bytes after which a publisher publishes nothing new: disks of tests are small."""
 
 _UNSAFE: Final = 500
@@ -164,7 +164,7 @@ class MovingPublisher:
     @property
     def _has_enough(self) -> bool:
         """Whether nothing new is to be published for the time being."""
-        return len(self._unsafe) >= _UNSAFE or self._published >= _MOST_PUBLISHED
+        return len(self._unsafe) >= _UNSAFE or self._published >= _MAX_PUBLISHED
 
     def _take_ack(self, peer: RawPeer, refused: set[int]) -> bool:
         """Take an ack, if there is one: of what is safe, or of what has been refused."""

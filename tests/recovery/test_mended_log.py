@@ -51,7 +51,11 @@ def spoil(instance: Instance, *numbers: int, bodies: bool = False) -> None:
     content = bytearray(path.read_bytes())
     places = {}
     for slot in JournalReader(path).slots():
-        if slot.row is not None and slot.entry is not None and slot.entry.kind == JournalEntryKind.PUBLISH:
+        if (
+            slot.row is not None
+            and slot.entry is not None
+            and slot.entry.kind == JournalEntryKind.PUBLISH
+        ):
             places[json.loads(slot.entry.body)["n"]] = slot.offset, slot.row[BODY_START] + 2
     for number in numbers:
         record, within = places[number]

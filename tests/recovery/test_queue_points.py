@@ -11,7 +11,7 @@ import pytest
 
 from amperage.wire.bookmarks import client_hash
 from server.cli import amps_journal_dump, amps_queues_ack_dump
-from server.storage.journal import Journal, JournalSettings, JournalEntryKind
+from server.storage.journal import Journal, JournalEntryKind, JournalSettings
 from tests.support.raw import RawPeer
 from tests.support.server import RunningServer, running_server
 

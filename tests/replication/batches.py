@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from server.replication.core import ReplicationBatch, BatchColumns, ReplicationFrameReader, SkippedRanges, PackedBatch, encode
+from server.replication.core import (
+    BatchColumns,
+    PackedBatch,
+    ReplicationBatch,
+    ReplicationFrameReader,
+    SkippedRanges,
+    encode,
+)
 from server.storage.journal import JournalOrigin, JournalTopic
 
 

@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from server.replication.anti_entropy.comparison import RecordComparison, ComparisonResult, prevails
-from server.replication.anti_entropy.digests import RecordPortion, ComparableRecords, RecordState, digest_of
+from server.replication.anti_entropy.comparison import ComparisonResult, RecordComparison, prevails
+from server.replication.anti_entropy.digests import (
+    ComparableRecords,
+    RecordPortion,
+    RecordState,
+    digest_of,
+)
 from server.replication.anti_entropy.messages import (
-    RepublishRequest,
-    KeyListRequest,
-    StateRequest,
-    KeyListContinuation,
+    ComparisonMessage,
     ComparisonReport,
     DigestRequest,
-    ComparisonMessage,
+    KeyListContinuation,
+    KeyListRequest,
+    RepublishRequest,
+    StateRequest,
     pack,
     unpack,
 )

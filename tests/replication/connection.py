@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from server.replication.core import ReplicationFrameReader, Hello, PackedBatch, encode
+from server.replication.core import Hello, PackedBatch, ReplicationFrameReader, encode
 from tests.replication.basics import MILLISECOND
 from tests.replication.batches import received
 
@@ -22,7 +22,10 @@ class Connection:
         self.open = {one: True, other: True}
         self.lives = {one: world.instances[one].life, other: world.instances[other].life}
         self.hello: dict[str, Hello] = {}
-        self.readers = {one: ReplicationFrameReader(1 << 24), other: ReplicationFrameReader(1 << 24)}
+        self.readers = {
+            one: ReplicationFrameReader(1 << 24),
+            other: ReplicationFrameReader(1 << 24),
+        }
         self._way: dict[str, list[Any]] = {one: [], other: []}
         self._moving: dict[str, bool] = {one: False, other: False}
         self._is_cut = False

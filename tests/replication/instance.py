@@ -9,22 +9,22 @@ from server.replication.core import (
     VERSION,
     Ack,
     AcknowledgementTracker,
-    ReplicationBatch,
-    PositionRequest,
     BatchColumns,
-    Hello,
     DedupState,
     DedupWindow,
-    SkippedRanges,
-    ReplicationReceiver,
-    RecentEntries,
     DedupWindowRecovery,
-    RecorderResult,
+    Hello,
     HelloRefusal,
     PersistentState,
+    PositionRequest,
     PositionResponse,
-    Routes,
+    RecentEntries,
+    RecorderResult,
+    ReplicationBatch,
+    ReplicationReceiver,
     ReplicationSender,
+    Routes,
+    SkippedRanges,
     TopicRoute,
     hops,
     pack,
@@ -32,7 +32,14 @@ from server.replication.core import (
     refusal,
     unpack,
 )
-from server.storage.journal import JournalEntryKind, GapRecord, JournalOrigin, JournalTopic, decode_note, encode_note
+from server.storage.journal import (
+    GapRecord,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+    decode_note,
+    encode_note,
+)
 from server.storage.journal.format.layout import BODY_CRC, CLIENT, ORIGIN, SEQUENCE, TXID
 from server.util.clock import ElapsedMicroseconds
 from tests.replication.basics import MILLISECOND, NOTES, ORDERS
@@ -185,7 +192,9 @@ class Instance:
                 if sequence != before + 1:
                     self.known.noted(client, before, (sequence,))
                 checksum = self.log.rows[-1][15]
-                self.recent.note(client, (sequence,), (checksum,), (txid, txid), topic, JournalOrigin())
+                self.recent.note(
+                    client, (sequence,), (checksum,), (txid, txid), topic, JournalOrigin()
+                )
                 self.waiting.append((txid, publisher, sequence))
             self.applied(txid)
         self.wake()
@@ -206,7 +215,9 @@ class Instance:
     def note(self, client: int, note: GapRecord) -> None:
         """Record what publishers have to be told of."""
         log = self.log
-        txid = log.append(NOTES, client, 0, encode_note(note), JournalEntryKind.MISSING, now=self.world.now)
+        txid = log.append(
+            NOTES, client, 0, encode_note(note), JournalEntryKind.MISSING, now=self.world.now
+        )
         identity, checksum = log.rows[-1][CLIENT], log.rows[-1][BODY_CRC]
         self.recent.note(identity, (txid,), (checksum,), (txid, txid), NOTES, JournalOrigin())
         self.wake()

@@ -11,13 +11,13 @@ from amperage.wire.bookmarks import client_hash
 from server.replication.core import BatchColumns, RecorderResult
 from server.storage.journal import (
     EVENTS,
-    JournalEntryKind,
-    SequenceGaps,
-    JournalOrigin,
-    RawEntryRange,
-    EntryBatch,
-    JournalTopic,
     DamagedEntry,
+    EntryBatch,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+    RawEntryRange,
+    SequenceGaps,
     decode_note,
 )
 from server.storage.journal.format.entry import NO_ORIGIN
@@ -118,7 +118,9 @@ class Log:
         take_note(self.missing, self.rows[-1], body)
         return txid
 
-    def take(self, run: BatchColumns, source: Any, room: int | None = None, now: int = 0) -> RecorderResult:
+    def take(
+        self, run: BatchColumns, source: Any, room: int | None = None, now: int = 0
+    ) -> RecorderResult:
         """Append what has come from another instance, as far as there is room."""
         count = len(run.data) if room is None else min(len(run.data), room)
         first = self.last_txid + 1
@@ -224,7 +226,9 @@ class LogReader:
         return DamagedEntry(row[TXID], run)
 
 
-def passage_of(rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions) -> RawEntryRange:
+def passage_of(
+    rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions
+) -> RawEntryRange:
     """Rows and bodies as they are read from a file."""
     starts = accumulate(map(len, data), initial=0)
     records = b"".join(

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from server.replication.core import Ack, PositionRequest, ReceiveCursor, EntryRoutingKey, DedupWindow, ReplicationReceiver, PositionResponse, ReplicationSender
-from server.replication.core.ack_order import UnacknowledgedEntries, InFlightEntries
+from server.replication.core import (
+    Ack,
+    DedupWindow,
+    EntryRoutingKey,
+    PositionRequest,
+    PositionResponse,
+    ReceiveCursor,
+    ReplicationReceiver,
+    ReplicationSender,
+)
+from server.replication.core.ack_order import InFlightEntries, UnacknowledgedEntries
 from server.replication.core.routes import LinkRoute
 from server.storage.journal import GapRecord
 from tests.replication.instance import Instance
@@ -49,7 +58,9 @@ class AcksDuplicatesAtOnce(ReplicationReceiver):
         super()._drop(run, places, source)
         self._drops = False
 
-    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]) -> None:
+    def _wait_for(
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]
+    ) -> None:
         if not self._drops:
             self._newest = own_last
             super()._wait_for(lane, txids, own_last, kinds)
@@ -116,7 +127,9 @@ class StoresCursorTooEarly(ReplicationReceiver):
 class AsksForTooLittle(ReplicationReceiver):
     """After an interruption, asks for what comes behind the next entry."""
 
-    def begin(self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any) -> Any:
+    def begin(
+        self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
+    ) -> Any:
         self._received += self._stream == frame.stream and self._received < frame.last
         return super().begin(source, frame, settled, *rest, **options)
 
@@ -205,7 +218,9 @@ class WaitsForNothing(ReplicationSender):
 class ForgetsWhatItIsOwed(ReplicationReceiver):
     """Does not say what the source has left out, when that asks where to go on."""
 
-    def begin(self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any) -> Any:
+    def begin(
+        self, source: Any, frame: PositionRequest, settled: int, *rest: Any, **options: Any
+    ) -> Any:
         for one in super().begin(source, frame, settled, *rest, **options):
             yield PositionResponse(one.after, one.ack) if isinstance(one, PositionResponse) else one
 

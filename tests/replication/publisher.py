@@ -69,7 +69,9 @@ class Publisher:
         self._let_go(home, settled)
         self.told = told
 
-    def _send(self, home: Instance, sequence: int, body: bytes, topic: JournalTopic = ORDERS) -> None:
+    def _send(
+        self, home: Instance, sequence: int, body: bytes, topic: JournalTopic = ORDERS
+    ) -> None:
         if self.told:
             home.heard(self.client, self.told)
             self.told = ()

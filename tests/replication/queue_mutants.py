@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from server.queues.core import TransferRequest, QueueEvent, PublisherSequence, Queue, OutboundPeerMessage, OwnershipTransfers, Transferred
+from server.queues.core import (
+    OutboundPeerMessage,
+    OwnershipTransfers,
+    PublisherSequence,
+    Queue,
+    QueueEvent,
+    Transferred,
+    TransferRequest,
+)
 from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.remote_events import RemoteEvents
@@ -85,7 +93,9 @@ class _Deaf(RemoteEvents):
 class _LastWord(MessageLifecycle):
     """Believes whoever spoke last."""
 
-    def claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool) -> bool:
+    def claim(
+        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
+    ) -> bool:
         place = self.entries.find(mark)
         if place is not None and self.entries.is_there(place):
             self.transfer(place, title, now)

@@ -14,19 +14,19 @@ from typing import Any
 
 from server.queues.core import (
     Acked,
-    TransferResponse,
-    TransferRequest,
     Consumer,
     Deferred,
-    QueueDelivery,
-    MessageDetails,
     Expired,
+    MessageDetails,
+    OwnershipTransfers,
     PublisherSequence,
     Queue,
+    QueueDelivery,
     QueueSettings,
     Sent,
-    OwnershipTransfers,
     Transferred,
+    TransferRequest,
+    TransferResponse,
     decode,
     decode_peer_message,
     encode,
@@ -34,7 +34,7 @@ from server.queues.core import (
 )
 from server.queues.core.inspection import everything
 from server.queues.core.states import LEASED
-from server.replication.core import MeshRouter, RoutedMessage, PeerMessage, hops
+from server.replication.core import MeshRouter, PeerMessage, RoutedMessage, hops
 from server.storage.journal import JournalEntryKind
 from server.storage.journal.format.layout import KIND, SEQUENCE, TIMESTAMP, EntryRow
 from server.util.ranges import Ranges
@@ -223,7 +223,10 @@ class Host(Instance):
     def applied(self, first_txid: int) -> None:
         for place in range(first_txid - self.log.first_txid, len(self.log.rows)):
             row = self.log.rows[place]
-            if row[KIND] == JournalEntryKind.PUBLISH and not self.log.names.origins[row[ORIGIN]].path:
+            if (
+                row[KIND] == JournalEntryKind.PUBLISH
+                and not self.log.names.origins[row[ORIGIN]].path
+            ):
                 self.world.homes_of[row[CLIENT], row[SEQUENCE]].add(self.name)
             self.apply(self.core, place, is_over=False)
 
@@ -275,7 +278,9 @@ class Host(Instance):
                 self.ended.update(event.marks)
             if self.sharing.proxied and isinstance(event, Transferred):
                 self.world.taken_over.update(event.marks)
-            self.log.append(ORDERS, 0, 0, encode(event), JournalEntryKind.QUEUE_EVENT, now=self.world.now)
+            self.log.append(
+                ORDERS, 0, 0, encode(event), JournalEntryKind.QUEUE_EVENT, now=self.world.now
+            )
 
     # What is believed.
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.replication.core import Ack, EntryRoutingKey
-from server.replication.core.ack_order import UnacknowledgedEntries, InFlightEntries, lane_of
+from server.replication.core.ack_order import InFlightEntries, UnacknowledgedEntries, lane_of
 from server.storage.journal import JournalTopic
 
 LANES = range(3)

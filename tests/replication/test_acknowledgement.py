@@ -9,20 +9,20 @@ import pytest
 from server.replication.core import (
     VERSION,
     AcknowledgementTracker,
-    PeerConnection,
-    ReceiveCursor,
-    PublisherWindow,
-    Hello,
-    EntryRoutingKey,
-    RecentEntries,
     DedupWindowRecovery,
-    PersistentState,
     DestinationLag,
+    EntryRoutingKey,
+    Hello,
+    PeerConnection,
+    PersistentState,
+    PublisherWindow,
+    ReceiveCursor,
+    RecentEntries,
+    choose_connection,
     group_refusal,
     pack,
     refusal,
     unpack,
-    choose_connection,
 )
 from server.storage.journal import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import JournalFormatError
@@ -115,7 +115,10 @@ def test_what_waits_too_long_is_downgraded_and_upgraded_when_it_has_caught_up() 
     settlement.recorded(20, seconds(4))
     destinations["B"].settled = 20
     destinations["C"].settled = 15
-    assert settlement.waiting() == [DestinationLag("C", 15, seconds(4)), DestinationLag("D", 0, seconds(1))]
+    assert settlement.waiting() == [
+        DestinationLag("C", 15, seconds(4)),
+        DestinationLag("D", 0, seconds(1)),
+    ]
     assert not settlement.downgrade_late(3 * SECOND, seconds(7))
     assert settlement.downgrade_late(3 * SECOND, seconds(8)) == ["C"]
     assert not settlement.upgrade_recovered(2 * SECOND, seconds(9))
@@ -194,7 +197,9 @@ def test_the_log_tells_what_was_not_remembered() -> None:
         (1001, [PublisherWindow(7, 2, [(1, 1)])]),
         (1002, [PublisherWindow(7, 6, [(1, 1), (3, 5)])]),
     ):
-        recollection = DedupWindowRecovery(PersistentState("A/1000", txid, had=had), RecentEntries(), is_whole=True)
+        recollection = DedupWindowRecovery(
+            PersistentState("A/1000", txid, had=had), RecentEntries(), is_whole=True
+        )
         for run in log.read_from(999, lambda topic: True).read_passage(100).stretch().runs():
             recollection.take(run)
         assert recollection.known.gaps(7) == ((1, 1), (3, 3), (5, 5))
@@ -209,7 +214,9 @@ def test_what_publishers_sent_before_the_log_begins_counts_as_had() -> None:
     log.append(ORDERS, 8, 3, b"")
     log.durable = log.last_txid
     log.remove_before(1001)
-    recollection = DedupWindowRecovery(PersistentState("A/1000", 0), RecentEntries(), is_whole=False)
+    recollection = DedupWindowRecovery(
+        PersistentState("A/1000", 0), RecentEntries(), is_whole=False
+    )
     for run in log.read_from(1000, lambda topic: True).read_passage(100).stretch().runs():
         recollection.take(run)
     assert not recollection.known.gaps(7)
@@ -265,7 +272,9 @@ def test_both_ends_keep_the_same_connections(
     """Of an old one and a new one."""
     found = set[str]()
     for us, them in (("A", "B"), ("B", "A")):
-        old, new = (PeerConnection(one == us, way) for one, way in zip(made_by, both_ways, strict=True))
+        old, new = (
+            PeerConnection(one == us, way) for one, way in zip(made_by, both_ways, strict=True)
+        )
         found.add(choose_connection(us, them, old, new).value)
     names = {"both": "both", "new": "new", made_by[0]: "old", made_by[1]: "new"}
     assert found == {names[stay]}

@@ -10,7 +10,14 @@ import pytest
 
 from server.replication.anti_entropy.comparison import RecordComparison
 from server.replication.anti_entropy.digests import RecordPortion, RecordState, digest_of
-from server.replication.anti_entropy.messages import KeyListRequest, StateRequest, KeyListContinuation, DigestRequest, pack, unpack
+from server.replication.anti_entropy.messages import (
+    DigestRequest,
+    KeyListContinuation,
+    KeyListRequest,
+    StateRequest,
+    pack,
+    unpack,
+)
 from server.replication.anti_entropy.responder import ComparisonResponder
 from tests.replication.basics import MILLISECOND
 from tests.replication.checks import messages, run
@@ -41,7 +48,9 @@ class Shown:
 
     def portion(self, place: int) -> RecordPortion:
         records = sorted(self.records.items())
-        return RecordPortion([key for key, _ in records], [body for _, (_, _, body) in records], None)
+        return RecordPortion(
+            [key for key, _ in records], [body for _, (_, _, body) in records], None
+        )
 
     def state(self, identity: str) -> RecordState:
         found = self.records.get(identity)
@@ -78,7 +87,9 @@ def compare(world: World, one: str, other: str) -> RecordComparison:
             pass
         for word in comparison.outgoing:
             heard = unpack(pack(word))
-            assert isinstance(heard, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest)
+            assert isinstance(
+                heard, DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
+            )
             answering.take(heard)
         comparison.outgoing.clear()
         while answering.step():

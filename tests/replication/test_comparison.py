@@ -14,17 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from server.replication.anti_entropy.comparison import RESPONSE_TIMEOUT_US, RecordComparison, ComparisonResult, prevails
+from server.replication.anti_entropy.comparison import (
+    RESPONSE_TIMEOUT_US,
+    ComparisonResult,
+    RecordComparison,
+    prevails,
+)
 from server.replication.anti_entropy.digests import RecordPortion, RecordState, digest_of
 from server.replication.anti_entropy.messages import (
-    RepublishRequest,
-    KeyListResponse,
-    StateRequest,
-    StateResponse,
+    ComparisonMessageError,
+    DigestRefusal,
     DigestRequest,
     DigestResponse,
-    DigestRefusal,
-    ComparisonMessageError,
+    KeyListResponse,
+    RepublishRequest,
+    StateRequest,
+    StateResponse,
     pack,
     unpack,
 )
@@ -88,7 +93,10 @@ def test_what_is_said_to_differ_does_and_can_be_repaired(seeds: range) -> None:
 
 REPAIR = 3 << RUN_BITS
 STATES = some.builds(
-    RecordState, some.sampled_from((0, 5, 6)), some.sampled_from((1, 2, REPAIR)), some.integers(1, 3)
+    RecordState,
+    some.sampled_from((0, 5, 6)),
+    some.sampled_from((1, 2, REPAIR)),
+    some.integers(1, 3),
 )
 
 
@@ -111,7 +119,9 @@ def test_repairs_go_by_one_order_of_all_messages(states: list[RecordState]) -> N
         (RecordState(6, 1, 1), RecordState(5, 1, 1)),
     ],
 )
-def test_which_message_a_repair_publishes_once_more(winner: RecordState, loser: RecordState) -> None:
+def test_which_message_a_repair_publishes_once_more(
+    winner: RecordState, loser: RecordState
+) -> None:
     repairs = frozenset((publisher_part(REPAIR),))
     assert prevails(winner, loser, repairs)
     assert not prevails(loser, winner, repairs)
@@ -154,7 +164,12 @@ class Table:
         (RecordState(1, 7, 1), RecordState(1, 8, 5), 0, 0),  # other messages, the same body
         (RecordState(1, 7, 1), RecordState(2, 8, 5), 1, 0),
         (RecordState(1, 7, 1), RecordState(), 1, 0),
-        (RecordState(1, 7, 1, True), RecordState(), 0, 0),  # an end: each instance removes it by its own clock
+        (
+            RecordState(1, 7, 1, True),
+            RecordState(),
+            0,
+            0,
+        ),  # an end: each instance removes it by its own clock
         (RecordState(), RecordState(1, 7, 1, True), 0, 0),
         (RecordState(1, 7, 1, True), RecordState(2, 8, 5, True), 1, 0),
         (RecordState(1, 7, 100), RecordState(2, 8, 5), 0, 1),  # the other one has not got it yet

@@ -7,7 +7,14 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 from hypothesis import given
 
-from server.replication.core import ReplicationBatch, BatchColumns, SharedProperties, Routes, ConstantColumn, TopicRoute
+from server.replication.core import (
+    BatchColumns,
+    ConstantColumn,
+    ReplicationBatch,
+    Routes,
+    SharedProperties,
+    TopicRoute,
+)
 from server.replication.core.forwarding_table import ForwardingTable, pack_passage
 from server.replication.core.routes import LinkRoute
 from server.storage.journal import JournalEntryKind, JournalOrigin, JournalTopic
@@ -19,8 +26,17 @@ from tests.replication.memory import passage_of
 
 SECOND = 1_000_000
 NOW = 1_750_000_000 * SECOND
-TOPICS = [JournalTopic("json", "orders"), JournalTopic("json", "Aufträge"), JournalTopic("json", "elsewhere")]
-ORIGINS = [JournalOrigin(), JournalOrigin("user", "A@North"), JournalOrigin("user", "A,B"), JournalOrigin("else", "")]
+TOPICS = [
+    JournalTopic("json", "orders"),
+    JournalTopic("json", "Aufträge"),
+    JournalTopic("json", "elsewhere"),
+]
+ORIGINS = [
+    JournalOrigin(),
+    JournalOrigin("user", "A@North"),
+    JournalOrigin("user", "A,B"),
+    JournalOrigin("else", ""),
+]
 WAY = LinkRoute(Routes([TopicRoute("json", "orders"), TopicRoute("json", "Aufträge")], [".*"]), "B")
 
 u64 = st.sampled_from([0, 1, 255, 256, (1 << 32) - 1, 1 << 32, 1 << 63, (1 << 64) - 1])
@@ -122,7 +138,9 @@ def test_what_goes_comes_as_it_is_in_the_log(entries: list[Drawn]) -> None:
         for row, body in zip(rows, data, strict=True)
         if TOPICS[row[10] - 1].name != "elsewhere" and "B" not in ORIGINS[row[11]].path
     ]
-    sent = pack_passage(999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW)
+    sent = pack_passage(
+        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW
+    )
     expected = ReplicationBatch(999, 5000, together(*(run_of(row, body) for row, body in going)))
     came = batches.received(sent)
     assert (came.after, came.upto) == (999, 5000)
@@ -134,10 +152,15 @@ def test_entries_come_in_the_order_of_the_log_and_what_is_common_is_said_once() 
     one = Drawn(0, 0, 7, 1, True, 0, 0, 0, 0, 0, JournalEntryKind.PUBLISH, b"{}", 0)
     other = one._replace(topic=1)
     rows, data, names = log_of([one] * 3 + [other, one, other] + [one] * 2)
-    sent = pack_passage(999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW)
+    sent = pack_passage(
+        999, 5000, passage_of(rows, data, names), ForwardingTable(names, WAY, all_go=False), NOW
+    )
     columns = batches.received(sent).columns
     assert columns is not None
-    orders, others = SharedProperties(TOPICS[0], ORIGINS[0]), SharedProperties(TOPICS[1], ORIGINS[0])
+    orders, others = (
+        SharedProperties(TOPICS[0], ORIGINS[0]),
+        SharedProperties(TOPICS[1], ORIGINS[0]),
+    )
     came = [columns.name(place) for place in range(8)]
     assert came == [orders] * 3 + [others, orders, others] + [orders] * 2
     assert list(columns.names) == [orders, others]

@@ -12,19 +12,19 @@ from hypothesis import given
 from server.replication.core import (
     VERSION,
     Ack,
-    ReplicationBatch,
-    HeartbeatFrame,
-    PositionRequest,
     BatchColumns,
+    ConstantColumn,
+    DedupState,
+    HeartbeatFrame,
+    Hello,
+    HelloRefusal,
+    PositionRequest,
+    PositionResponse,
+    PublisherWindow,
+    ReplicationBatch,
     ReplicationFrameError,
     ReplicationFrameReader,
-    PublisherWindow,
-    Hello,
-    DedupState,
     SharedProperties,
-    HelloRefusal,
-    PositionResponse,
-    ConstantColumn,
     encode,
 )
 from server.replication.core.frames import ControlFrame
@@ -70,14 +70,23 @@ FRAMES: list[ControlFrame | ReplicationBatch] = [
     DedupState([PublisherWindow(7, 10, [(3, 4)]), PublisherWindow(8, 1, [])], is_last=True),
     Ack(1 << 63),
     ReplicationBatch(9, 20, RUN),
-    ReplicationBatch(9, 20, together(RUN, RUN._replace(names=[SharedProperties(JournalTopic("fix", "other"), JournalOrigin())]))),
+    ReplicationBatch(
+        9,
+        20,
+        together(
+            RUN,
+            RUN._replace(names=[SharedProperties(JournalTopic("fix", "other"), JournalOrigin())]),
+        ),
+    ),
     ReplicationBatch(9, 20, together(RUN, ALONE, RUN._replace(txids=[14, 16, 19]))),
     ReplicationBatch(9, 20, None),
 ]
 
 
 def sent(frame: ControlFrame | ReplicationBatch, *, compress: bool = False) -> bytes:
-    return encode(packed(frame) if isinstance(frame, ReplicationBatch) else frame, compress=compress)
+    return encode(
+        packed(frame) if isinstance(frame, ReplicationBatch) else frame, compress=compress
+    )
 
 
 def plain(frame: ControlFrame | ReplicationBatch) -> object:
@@ -140,7 +149,9 @@ def test_a_frame_that_grows_beyond_the_limit_is_refused() -> None:
 
 
 @given(st.sampled_from(FRAMES), st.data())
-def test_damage_raises_nothing_else(frame: ControlFrame | ReplicationBatch, data: st.DataObject) -> None:
+def test_damage_raises_nothing_else(
+    frame: ControlFrame | ReplicationBatch, data: st.DataObject
+) -> None:
     damaged = bytearray(sent(frame))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))

@@ -8,18 +8,18 @@ from pathlib import Path
 from amperage.wire.bookmarks import client_hash
 from server.app.wiring.provision_replication import JournalSource
 from server.replication.core import (
-    ReplicationBatch,
     BatchColumns,
-    ReplicationFrameReader,
-    Hello,
     DedupWindow,
+    Hello,
     PeerInstance,
-    ReplicationReceiver,
+    PositionResponse,
     RecentEntries,
     RecorderResult,
-    PositionResponse,
-    Routes,
+    ReplicationBatch,
+    ReplicationFrameReader,
+    ReplicationReceiver,
     ReplicationSender,
+    Routes,
     TopicRoute,
     encode,
     peer_of,
@@ -93,7 +93,9 @@ def test_a_log_of_several_files_is_replicated_as_it_is(tmp_path: Path) -> None:
         assert len(source.files) > 1
 
         recorder = Destination(destination)
-        receiver = ReplicationReceiver("B", 1, DedupWindow(destination.last_sequence), RecentEntries(), recorder)
+        receiver = ReplicationReceiver(
+            "B", 1, DedupWindow(destination.last_sequence), RecentEntries(), recorder
+        )
         log = JournalSource(source, lambda _: True)
         sender = ReplicationSender(log, "A>B", Routes([TopicRoute("json", "orders")]))
         begin = sender.connected(peer_of(Hello(2, "B", "B", "B/1", 1)))

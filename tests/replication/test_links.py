@@ -9,23 +9,23 @@ import pytest
 
 from server.replication.core import (
     Ack,
-    ReplicationBatch,
-    PositionRequest,
     BatchColumns,
-    DuplicateConflict,
-    ReceiveCursor,
-    Hop,
-    EntryRoutingKey,
     DedupState,
     DedupWindow,
+    DuplicateConflict,
+    EntryRoutingKey,
+    Hop,
     PeerInstance,
-    ReplicationProtocolError,
-    ReplicationReceiver,
+    PositionRequest,
+    PositionResponse,
+    ReceiveCursor,
     RecentEntries,
     RecorderResult,
-    PositionResponse,
-    Routes,
+    ReplicationBatch,
+    ReplicationProtocolError,
+    ReplicationReceiver,
     ReplicationSender,
+    Routes,
     SenderState,
     TopicRoute,
     append_hop,
@@ -55,7 +55,9 @@ class End:
         self.receiver = self.new_receiver()
 
     def new_receiver(self, cursor: ReceiveCursor | None = None) -> ReplicationReceiver:
-        self.receiver = ReplicationReceiver(self.name, self.log.began, self.known, self.recent, self, cursor)
+        self.receiver = ReplicationReceiver(
+            self.name, self.log.began, self.known, self.recent, self, cursor
+        )
         return self.receiver
 
     @property
@@ -110,7 +112,10 @@ class Pair:
     def connect(self) -> Any:
         begin = self.sender.connected(self.destination.peer)
         resumed = None
-        source, settled = PeerInstance("A", "A", self.log.identity, 1000), self.destination.last_txid
+        source, settled = (
+            PeerInstance("A", "A", self.log.identity, 1000),
+            self.destination.last_txid,
+        )
         for frame in self.receiver.begin(source, begin, settled):
             if isinstance(frame, PositionResponse):
                 resumed = self.sender.resume(frame)
@@ -151,7 +156,9 @@ def test_a_new_destination_gets_everything_and_says_so() -> None:
 def test_an_entry_keeps_its_name_its_extras_and_what_is_left_of_its_life() -> None:
     pair = Pair(Routes([TopicRoute("json", ".*")]))
     extras = pack_extras(b"correlation", b"key")
-    pair.log.append(ORDERS, 7, 3, b"{}" + extras, extras_length=len(extras), origin=JournalOrigin("bob"))
+    pair.log.append(
+        ORDERS, 7, 3, b"{}" + extras, extras_length=len(extras), origin=JournalOrigin("bob")
+    )
     pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=SECOND)
     pair.log.append(JournalTopic("json", "queue"), 0, 0, b"event", JournalEntryKind.QUEUE_EVENT)
     pair.log.append(OTHER, 8, 0, b"{}", expiration=10, now=-100 * SECOND)
@@ -169,7 +176,13 @@ def test_an_entry_keeps_its_name_its_extras_and_what_is_left_of_its_life() -> No
     assert pair.destination.log.data[0] == b"{}" + extras
     assert [row[12] for row in rows] == [0, 6, 0, 1, 0]
     assert [row[4] for row in rows] == [1000, 8, 0, 8, 1004]  # the txid, or who does not number
-    assert [row[14] for row in rows] == [1, 1, JournalEntryKind.QUEUE_EVENT, 1, JournalEntryKind.SOW_DELETE]
+    assert [row[14] for row in rows] == [
+        1,
+        1,
+        JournalEntryKind.QUEUE_EVENT,
+        1,
+        JournalEntryKind.SOW_DELETE,
+    ]
     assert pair.destination.log.names.origins[rows[0][11]] == JournalOrigin("bob", "A")
 
 
@@ -273,7 +286,9 @@ def test_an_instance_that_lost_its_log_gets_back_what_it_had() -> None:
     identity = server_made_identity(8, "B")
     for client, number, source_txid in ((7, 1, 100), (identity, 101, 8), (identity, 600, 8)):
         pair.log.append(ORDERS, client, number, b"{}", 1, JournalOrigin("", "B"), source_txid, 1)
-    pair.log.append(ORDERS, 7, 9, b"{}", 1, JournalOrigin("", "C"), 5, 1)  # nothing lets that through
+    pair.log.append(
+        ORDERS, 7, 9, b"{}", 1, JournalOrigin("", "C"), 5, 1
+    )  # nothing lets that through
     pair.log.durable = pair.log.last_txid
     pair.connect()
     pair.go()
@@ -389,7 +404,9 @@ def test_entries_of_one_path_do_not_wait_for_those_of_another() -> None:
             last: int, kinds: Collection[EntryRoutingKey], source: str, lacking: Any = lacking
         ) -> bool:
             assert source == "A"
-            return not any(own <= last and EntryRoutingKey(ORDERS, path) in kinds for own, path in lacking)
+            return not any(
+                own <= last and EntryRoutingKey(ORDERS, path) in kinds for own, path in lacking
+            )
 
         ack = pair.receiver.acknowledge(pair.destination.last_txid, is_settled)
         assert ack == Ack(end, [(lane_of(path), txid) for path, txid in acked.items()])
@@ -475,7 +492,9 @@ DAMAGE: dict[str, tuple[Callable[[ReplicationBatch], ReplicationBatch], str]] = 
 
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGE.values(), ids=DAMAGE)
-def test_a_source_that_lies_is_refused(damage: Callable[[ReplicationBatch], ReplicationBatch], why: str) -> None:
+def test_a_source_that_lies_is_refused(
+    damage: Callable[[ReplicationBatch], ReplicationBatch], why: str
+) -> None:
     pair = Pair()
     pair.publish(1, 2, 3)
     pair.connect()
@@ -490,4 +509,6 @@ def test_a_source_that_was_not_heard_of_is_refused() -> None:
     with pytest.raises(ReplicationProtocolError, match="out of turn"):
         End("B").receiver.take(ReplicationBatch(999, 1000, None))
     assert ReplicationSender(Log("A"), "A>B", ALL).state is SenderState.APART
-    assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).connected(End("B").peer)
+    assert PositionRequest("A>B", 1000, 999) == ReplicationSender(Log("A"), "A>B", ALL).connected(
+        End("B").peer
+    )

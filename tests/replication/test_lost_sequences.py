@@ -77,7 +77,11 @@ def test_what_cannot_be_noted_is_noted_later(lost: LostSequences) -> None:
         (1, (12,), [(11, 11)]),
         (2, (100,), [(11, 12), (98, 99)]),  # a publisher that skips numbers of its own accord
         (60, (100,), [(11, 99)]),
-        (1 << 40, (1 << 50,), [(11, 10 + MAX_UNKNOWN_ENTRIES), ((1 << 50) - MAX_UNKNOWN_ENTRIES, (1 << 50) - 1)]),
+        (
+            1 << 40,
+            (1 << 50,),
+            [(11, 10 + MAX_UNKNOWN_ENTRIES), ((1 << 50) - MAX_UNKNOWN_ENTRIES, (1 << 50) - 1)],
+        ),
     ],
 )
 def test_what_is_skipped_may_be_lost(

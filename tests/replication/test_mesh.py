@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from server.replication.core.mesh import (
-    REPORT_LIFETIME_US,
-    MAX_REPORT_TEXT_LENGTH,
     MAX_INSTANCES,
+    MAX_REPORT_TEXT_LENGTH,
+    REPORT_LIFETIME_US,
     LinkReport,
     Mesh,
-    Neighbour,
     MeshReport,
+    Neighbour,
 )
 from server.replication.core.router import MAX_PEER_MESSAGE_SIZE
 
@@ -290,7 +290,18 @@ def test_invented_instances_are_bounded_and_make_room_for_real_ones() -> None:
 def test_what_is_too_much_for_a_report_is_left_out() -> None:
     mesh, other = Mesh("A", 1), Mesh("B", 2)
     link = LinkReport(
-        "d" * MAX_REPORT_TEXT_LENGTH, "p" * MAX_REPORT_TEXT_LENGTH, "g" * MAX_REPORT_TEXT_LENGTH, "sync", True, "", 0, 0, 0, 0, 0, ""
+        "d" * MAX_REPORT_TEXT_LENGTH,
+        "p" * MAX_REPORT_TEXT_LENGTH,
+        "g" * MAX_REPORT_TEXT_LENGTH,
+        "sync",
+        True,
+        "",
+        0,
+        0,
+        0,
+        0,
+        0,
+        "",
     )
     many = msgspec.structs.replace(report("A", *map(str, range(1000))), links=[link] * 1000)
     mesh.renew(many, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.core import MAX_PEER_MESSAGE_SIZE, MeshRouter, RoutedMessage, PeerMessage
+from server.replication.core import MAX_PEER_MESSAGE_SIZE, MeshRouter, PeerMessage, RoutedMessage
 
 SECOND = 1_000_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.replication.core import Hop, Routes, TopicRoute, hops, append_hop
+from server.replication.core import Hop, Routes, TopicRoute, append_hop, hops
 from server.replication.core.routes import LinkRoute
 from server.storage.journal import JournalTopic
 

@@ -9,13 +9,13 @@ from typing import Self
 import pytest
 
 from server.security.authentication import Admission, LogonCredentials, LogonOrigin
-from server.security.deferred import AnswerOrFuture, AnswerFuture
+from server.security.deferred import AnswerFuture, AnswerOrFuture
 from server.security.failed_logons import (
-    FAILURE_LIFETIME_S,
-    MAX_TRACKED_FAILURES,
-    MAX_PENDING_LOGONS_PER_ADDRESS,
-    USER_FAILURE_LIMITS,
     ADDRESS_FAILURE_LIMITS,
+    FAILURE_LIFETIME_S,
+    MAX_PENDING_LOGONS_PER_ADDRESS,
+    MAX_TRACKED_FAILURES,
+    USER_FAILURE_LIMITS,
     FailedLogons,
     ThrottledAuthenticator,
 )

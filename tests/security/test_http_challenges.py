@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.security.http_entitlement.challenges import (
-    HttpChallenge,
     ChallengeError,
+    HttpChallenge,
     answer,
     read_challenges,
 )

@@ -39,7 +39,7 @@ PATIENCE = 240.0
 """Seconds that the hostile client waits for an answer."""
 
 CLIENTS, SOAK_CLIENTS = 30, 1000
-MOST_GROWTH = 250 * 1024 * 1024
+MAX_GROWTH = 250 * 1024 * 1024
 
 Attack = Callable[[int], Iterator[bytes]]
 """Given how much of it there shall be, from 1 to 10, the frames to be sent."""
@@ -226,6 +226,6 @@ def test_a_hostile_client_harms_nobody(tmp_path: Path, pytestconfig: pytest.Conf
         assert hostile.problem is None
         serve_all(peers, rounds + 1)
         assert rounds > 10
-        assert most - memory < MOST_GROWTH
+        assert most - memory < MAX_GROWTH
         assert "01-0004" not in server.log()
         assert "Traceback" not in server.log()

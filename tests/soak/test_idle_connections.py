@@ -13,7 +13,7 @@ from tests.soak.process import open_files, raise_limit_of_connections, resident_
 from tests.support.server import running_server
 
 CONNECTIONS, SOAK_CONNECTIONS = 2_000, 10_000
-MOST_BYTES_EACH = 32 * 1024
+MAX_BYTES_EACH = 32 * 1024
 
 
 @pytest.mark.long
@@ -33,7 +33,7 @@ def test_thousands_of_connections_stay_and_are_served(
         peers = [stack.enter_context(server.log_on(f"idle-{n}")) for n in range(count)]
         bytes_each = (resident_bytes(pid) - memory) / count
         assert open_files(pid) == files + count
-        assert bytes_each < MOST_BYTES_EACH
+        assert bytes_each < MAX_BYTES_EACH
         peers[-1].subscribe("still-there", "1")
         first.publish("still-there", b"yes")
         assert peers[-1].receive()[1] == b"yes"

@@ -13,7 +13,7 @@ from server.statistics.rates import SampleRates
 from server.statistics.recorder import StatisticsRecorder
 from server.statistics.resources import CLIENTS
 from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSnapshot
-from server.statistics.schema import Resource, ColumnType, StatisticValue
+from server.statistics.schema import ColumnType, Resource, StatisticValue
 from server.statistics.statistics_thread import StatisticsThread
 from server.util.log_protocol import ServerLog
 from tests.engine.support import RecordingLog
@@ -43,7 +43,9 @@ def moving(resource: Resource, number: int) -> tuple[StatisticValue, ...]:
 
 def sample(at: float, entries: Mapping[Resource, Sequence[StatisticsEntry]]) -> StatisticsSample:
     """A sample that is taken some seconds after noon."""
-    return StatisticsSample(NOON + at, at, {one.path: list(found) for one, found in entries.items()})
+    return StatisticsSample(
+        NOON + at, at, {one.path: list(found) for one, found in entries.items()}
+    )
 
 
 @dataclass
@@ -59,7 +61,8 @@ class Clients:
         for name in counts:
             self._fixed.setdefault(name, fixed(CLIENTS, f"{name} since {at}"))
         entries = [
-            StatisticsEntry(name, self._fixed[name], moving(CLIENTS, count)) for name, count in counts.items()
+            StatisticsEntry(name, self._fixed[name], moving(CLIENTS, count))
+            for name, count in counts.items()
         ]
         return sample(at, {CLIENTS: entries})
 

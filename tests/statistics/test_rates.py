@@ -10,13 +10,15 @@ import pytest
 from server.statistics.rates import SampleRates
 from server.statistics.resources import CLIENTS, RESOURCES
 from server.statistics.sample import StatisticsEntry, StatisticsSnapshot
-from server.statistics.schema import ResourceField, Resource, StatisticValue
+from server.statistics.schema import Resource, ResourceField, StatisticValue
 from server.statistics.timestamps import from_unix
 
 from .support import NOON, Clients, fixed, moving, sample
 
 
-def value(snapshot: StatisticsSnapshot, entry: str, name: str, resource: Resource = CLIENTS) -> StatisticValue:
+def value(
+    snapshot: StatisticsSnapshot, entry: str, name: str, resource: Resource = CLIENTS
+) -> StatisticValue:
     [place] = [at for at, field in enumerate(resource.fields) if field.name == name]
     return snapshot.entries[resource.path][entry][place]
 
@@ -66,7 +68,9 @@ def test_all_fields_are_in_their_place() -> None:
         assert _by_name(resource.fields, snapshot.entries[resource.path]["x"]) == wanted
 
 
-def _by_name(fields: Sequence[ResourceField], values: Sequence[StatisticValue]) -> dict[str, StatisticValue]:
+def _by_name(
+    fields: Sequence[ResourceField], values: Sequence[StatisticValue]
+) -> dict[str, StatisticValue]:
     return dict(zip((one.name for one in fields), values, strict=True))
 
 

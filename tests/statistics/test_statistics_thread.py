@@ -102,7 +102,9 @@ def test_when_samples_come_too_fast_the_oldest_is_dropped() -> None:
 def test_questions_are_refused_when_too_many_wait() -> None:
     with kept(":memory:") as keeper:
         held = Held(keeper)
-        waiting = [keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)]
+        waiting = [
+            keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
+        ]
         with pytest.raises(ReaderBusyError):
             keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         assert waiting[0].cancel()
@@ -152,7 +154,9 @@ def test_too_many_questions_about_a_file_are_refused(tmp_path: Path) -> None:
     with kept(tmp_path / "stats.db") as keeper:
         take(keeper, Clients().sample(0, {}))
         held = Held(keeper)
-        waiting = [keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)]
+        waiting = [
+            keeper.ask(StatisticsHistory.timestamps) for _ in range(MAX_PENDING_HISTORY_QUERIES)
+        ]
         with pytest.raises(ReaderBusyError):
             keeper.ask(StatisticsHistory.timestamps).result(WAIT_SECONDS)
         held.release()

@@ -10,7 +10,7 @@ import pytest
 
 from amperage.wire.bookmarks import client_hash
 from server.statistics.resources import RESOURCES
-from server.statistics.schema import Resource, ColumnType
+from server.statistics.schema import ColumnType, Resource
 from server.statistics.timestamps import from_text
 from tests.statistics.walking import BODY, FRAME, LEASED, PUBLISHED, QUEUED, Walk, walked
 

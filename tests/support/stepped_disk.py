@@ -14,7 +14,12 @@ from server.storage.journal.storage import Disk, WriteChunk
 
 
 def commit_in_steps(
-    self: Disk, descriptor: int, pieces: Iterable[WriteChunk], path: Path, size: int, mark: WriteChunk
+    self: Disk,
+    descriptor: int,
+    pieces: Iterable[WriteChunk],
+    path: Path,
+    size: int,
+    mark: WriteChunk,
 ) -> None:
     """Do what `Disk.commit` does, by the disk's other methods."""
     for offset, data in pieces:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from amperage.wire.framing import (
     MAX_BUFFERED_HEADER_SIZE,
+    AmpsFrameParts,
     Frame,
     FrameReader,
-    AmpsFrameParts,
     LongHeaderError,
     frame,
     frame_run,

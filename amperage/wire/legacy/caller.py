@@ -12,7 +12,13 @@ from typing import Final
 import msgspec
 
 from amperage.wire.framing import Frame
-from amperage.wire.legacy.translation import LENGTH, HeaderFields, LegacyMessageReader, first_frame, open_header
+from amperage.wire.legacy.translation import (
+    LENGTH,
+    HeaderFields,
+    LegacyMessageReader,
+    first_frame,
+    open_header,
+)
 
 _OF_A_RECORD: Final = ("k", "x", "l")
 """Keys of a single record of a query, not of the batch that contains it."""

@@ -20,7 +20,7 @@ from xml.parsers import expat  # document types, and with them entities, are ref
 
 from amperage.wire.framing import FrameError
 from amperage.wire.legacy.dialect import DecodedMessage
-from amperage.wire.legacy.fields import FIELDS_BY_KEY, FIELDS
+from amperage.wire.legacy.fields import FIELDS, FIELDS_BY_KEY
 
 _KEYS: Final = {field.element: field.key for field in FIELDS}
 _ELEMENTS: Final = {key: field.element for key, field in FIELDS_BY_KEY.items()}

@@ -70,7 +70,9 @@ FIELDS: Final = (
 
 FIELDS_BY_KEY: Final = {field.key: field for field in FIELDS}
 """The fields by their keys in the amps protocol."""
-FIELDS_BY_KEY["opts"] = FIELDS_BY_KEY["o"]  # the key in acks, with the backlog of a queue's consumer
+FIELDS_BY_KEY["opts"] = FIELDS_BY_KEY[
+    "o"
+]  # the key in acks, with the backlog of a queue's consumer
 
 
 def is_true(value: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from amperage.wire.framing import FrameError
 from amperage.wire.legacy.dialect import DecodedMessage
-from amperage.wire.legacy.fields import FIELDS_BY_KEY, FIELDS
+from amperage.wire.legacy.fields import FIELDS, FIELDS_BY_KEY
 
 _KEYS: Final = {field.tag: field.key for field in FIELDS}
 _TAGS: Final = {key: field.tag for key, field in FIELDS_BY_KEY.items()}

@@ -15,7 +15,13 @@ import msgspec
 from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame
 from amperage.wire.legacy.dialect import Dialect
 from amperage.wire.legacy.fields import as_amps, is_true
-from amperage.wire.legacy.translation import LENGTH, HeaderFields, LegacyMessageReader, first_frame, open_header
+from amperage.wire.legacy.translation import (
+    LENGTH,
+    HeaderFields,
+    LegacyMessageReader,
+    first_frame,
+    open_header,
+)
 
 _PUBLISHES: Final = ("publish", "p", "delta_publish")
 _SUBSCRIBES: Final = (
@@ -24,9 +30,9 @@ _SUBSCRIBES: Final = (
     "sow_and_subscribe",
     "sow_and_delta_subscribe",
 )
-_MOST_WRAPPINGS_KEPT: Final = 1024
-_LONGEST_HEADER_KEPT: Final = 512
-_MOST_DATA_ONLY: Final = 10_000
+_MAX_WRAPPINGS_KEPT: Final = 1024
+_MAX_HEADER_KEPT_LENGTH: Final = 512
+_MAX_DATA_ONLY: Final = 10_000
 
 _Wrapping = tuple[bytes, bytes]
 _encode_fields: Final = msgspec.json.encode
@@ -74,7 +80,7 @@ class LegacyPeer(LegacyMessageReader):
         encoded = _encode_fields(header)
         if body_start is None:
             return encoded, b""
-        if header.get("c") in _PUBLISHES and body_start <= _LONGEST_HEADER_KEPT:
+        if header.get("c") in _PUBLISHES and body_start <= _MAX_HEADER_KEPT_LENGTH:
             self._last_start, self._last_header = message[:body_start], encoded
         return encoded, dialect.body(message, body_start)
 
@@ -94,7 +100,7 @@ class LegacyPeer(LegacyMessageReader):
 
     def _note_subscription(self, header: dict[str, str], *, data_only: bool) -> None:
         self._wrappings.clear()
-        if data_only and len(self._data_only) < _MOST_DATA_ONLY:
+        if data_only and len(self._data_only) < _MAX_DATA_ONLY:
             self._data_only.add(header.setdefault("sub_id", header.get("cid") or self._make_id()))
         else:
             self._data_only.discard(header.get("sub_id") or header.get("cid", ""))
@@ -125,7 +131,7 @@ class LegacyPeer(LegacyMessageReader):
         return _framed(self._wrapping(fields, len(embedded)), embedded)
 
     def _remember(self, header: bytes, fields: HeaderFields, body_length: int) -> None:
-        if len(self._wrappings) >= _MOST_WRAPPINGS_KEPT:
+        if len(self._wrappings) >= _MAX_WRAPPINGS_KEPT:
             self._wrappings.clear()
         self._wrappings[header, body_length] = self._wrapping(fields, body_length)
 

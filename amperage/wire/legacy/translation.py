@@ -11,7 +11,13 @@ from typing import Final
 
 import msgspec
 
-from amperage.wire.framing import MAX_AMPS_FRAME_SIZE, Frame, FrameError, FrameReader, split_at_header_end
+from amperage.wire.framing import (
+    MAX_AMPS_FRAME_SIZE,
+    Frame,
+    FrameError,
+    FrameReader,
+    split_at_header_end,
+)
 from amperage.wire.legacy.dialect import Dialect
 
 LENGTH: Final = Struct(">I")

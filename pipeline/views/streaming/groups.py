@@ -35,7 +35,9 @@ def group_events(view: ViewDefinition, rows: DataFrame) -> DataFrame:
     Returns:
         Events of its records; see `events`.
     """
-    return rows.groupBy("key").transformWithState(GroupProcessor(view), events.SCHEMA, "Append", "None")
+    return rows.groupBy("key").transformWithState(
+        GroupProcessor(view), events.SCHEMA, "Append", "None"
+    )
 
 
 class GroupProcessor(StatefulProcessor):

@@ -25,8 +25,8 @@ from pipeline.views.definition import ViewDefinition
 from pipeline.views.streaming import changes
 from pipeline.views.streaming.changes import (
     NOTHING,
-    StreamChange,
     RoutingKeys,
+    StreamChange,
     in_order,
     pack,
     unpack,
@@ -100,7 +100,9 @@ class JoinProcessor(StatefulProcessor):
     def close(self) -> None:
         """See `StatefulProcessor.close`."""
 
-    def _left_changes(self, left: Iterable[StreamChange], parts: Mapping[bytes, int]) -> Iterator[Row]:
+    def _left_changes(
+        self, left: Iterable[StreamChange], parts: Mapping[bytes, int]
+    ) -> Iterator[Row]:
         """Yield changes for rows added or removed on the left, with the existing parts."""
         for one in left:
             if not parts:

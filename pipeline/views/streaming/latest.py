@@ -16,7 +16,7 @@ from pipeline.views.groups import row_reader
 from pipeline.views.records import records_in
 from pipeline.views.rows import RowPart, part_reader
 from pipeline.views.streaming import changes
-from pipeline.views.streaming.changes import StreamChange, JoinedRow, RoutingKeys, pack
+from pipeline.views.streaming.changes import JoinedRow, RoutingKeys, StreamChange, pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

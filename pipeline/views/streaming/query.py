@@ -73,13 +73,17 @@ def stream_view(
         PipelineError: the view cannot be followed, or the checkpoint has another identity.
     """
     topics = topics_below(spec, view)
-    identity = ViewIdentity(f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name)
+    identity = ViewIdentity(
+        f"{view} as defined {_fingerprint(spec, view)}", source.name, target.name
+    )
     with possession(checkpoint, identity) as is_new:
         source.check(spec, topics)
         target.check(is_new=is_new)
         note(checkpoint, identity)
         events = view_events(spec, view, lambda topic: source.events(spark, spec, topic))
-        writer = events.writeStream.outputMode("append").foreachBatch(shorten_java_errors(target.take))
+        writer = events.writeStream.outputMode("append").foreachBatch(
+            shorten_java_errors(target.take)
+        )
         writer = writer.option("checkpointLocation", str(checkpoint.resolve()))
         expires = any(topic.expiration_enabled for topic in topics)
         if until_caught_up:

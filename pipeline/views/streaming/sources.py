@@ -27,7 +27,7 @@ from pipeline.views.streaming.events import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_MOST_ROWS: Final = 100_000
+_MAX_ROWS: Final = 100_000
 """Entries in a micro-batch: a query that is behind need not catch up in a single one."""
 
 _ROW_BITS: Final = 40
@@ -83,7 +83,7 @@ class Journals:
 
     path: Path
     archive: Path | None = None
-    max_rows: int = _MOST_ROWS
+    max_rows: int = _MAX_ROWS
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class ServerEvents:
     """
 
     uri: str
-    max_rows: int = _MOST_ROWS
+    max_rows: int = _MAX_ROWS
 
     @property
     def name(self) -> str:
@@ -175,7 +175,7 @@ def _events(entries: DataFrame, sequence: Column) -> DataFrame:
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Number messages in the order of the log: each task has a consecutive part of it."""
+    """Assign numbers in the order of the log: each task has a consecutive part of it."""
     task = TaskContext.get()
     assert task is not None  # noqa: S101 - this runs in the workers
     number = task.partitionId() << _ROW_BITS

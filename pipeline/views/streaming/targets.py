@@ -116,7 +116,9 @@ def _sender(
                         continue
                     if is_gone not in sinks:
                         opened = (
-                            Deleter(deleting, deleter) if is_gone else RowPublisher(options, identity)
+                            Deleter(deleting, deleter)
+                            if is_gone
+                            else RowPublisher(options, identity)
                         )
                         sinks[is_gone] = stack.enter_context(opened)
                     sinks[is_gone].send(OutgoingMessages(bodies.to_pylist(), {}))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from server.admin.http.messages import JSON, HttpDocument, HttpError, HttpRequest, HttpResponse
-from server.expressions import ExpressionError, ContextKind, parse, parse_field, parse_order_by
+from server.expressions import ContextKind, ExpressionError, parse, parse_field, parse_order_by
 from server.message_types.select_list import SelectionError, parse_selection
 
 if TYPE_CHECKING:

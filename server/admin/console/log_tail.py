@@ -41,7 +41,9 @@ class LogTail:
             configuration than an arbitrary page in a browser may read.
     """
 
-    def __init__(self, recent: MemoryTarget, access: AccessControl, cross_site: CsrfProtection) -> None:
+    def __init__(
+        self, recent: MemoryTarget, access: AccessControl, cross_site: CsrfProtection
+    ) -> None:
         self._recent = recent
         self._access = access
         self._cross_site = cross_site
@@ -57,7 +59,9 @@ class LogTail:
         self._cross_site.refuse_foreign(request)
         await self._access.require(visitor, "/" + "/".join(PATH))
         if self._followers >= MAX_LOG_FOLLOWERS:
-            raise HttpError(503, f"{MAX_LOG_FOLLOWERS} follow the log already: that is as many as may.")
+            raise HttpError(
+                503, f"{MAX_LOG_FOLLOWERS} follow the log already: that is as many as may."
+            )
         known = request.headers.get("last-event-id", "")
         number = int(known) if known.isascii() and known.isdigit() and len(known) < 19 else 0
         return HttpResponse(

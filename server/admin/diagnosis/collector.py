@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 MAX_LISTED_SUBSCRIPTIONS: Final = 100
 """Subscriptions of a client that are listed one by one."""
 
-_MOST_TOPICS: Final = 500
+_MAX_TOPICS: Final = 500
 """Topics of a subscription for which the cost of its filter is determined."""
 
-_MOST_LIMITS: Final = 20
+_MAX_LIMITS: Final = 20
 """Topics of a subscription for which limits by permissions are listed."""
 
-_AT_ONCE: Final = 20
+_BATCH_SIZE: Final = 20
 """Subscriptions, and topics of them, that one time slice handles: some microseconds
 each."""
 
@@ -75,7 +75,7 @@ class ClientFactsCollector:
             facts = self._subscription(session, subscription)
             subscriptions.append(facts)
             looked_at += 1 + len(facts.costs) + len(facts.limits)
-            if looked_at >= _AT_ONCE:
+            if looked_at >= _BATCH_SIZE:
                 looked_at = 0
                 await asyncio.sleep(0)
         if not session.is_open:
@@ -93,7 +93,7 @@ class ClientFactsCollector:
                         found[cost.topic, cost.filter, cost.sharers] = cost
                         looked_at += 1
                 looked_at += 1
-                if looked_at >= _AT_ONCE:
+                if looked_at >= _BATCH_SIZE:
                     looked_at = 0
                     await asyncio.sleep(0)
         return list(found.values())
@@ -158,7 +158,7 @@ class ClientFactsCollector:
             None if conflater is None else conflater.waiting,
             self._replay(subscription),
             self._consumer(consumer) if consumer and self._consumes(subscription) else None,
-            tuple(islice(self._limits(session, subscription), _MOST_LIMITS)),
+            tuple(islice(self._limits(session, subscription), _MAX_LIMITS)),
         )
 
     def _is_filtered(self, session: Session, subscription: Subscription) -> bool:
@@ -171,7 +171,7 @@ class ClientFactsCollector:
         selector = subscription.selector
         names = [selector.text]
         if selector.is_regex:
-            known = islice(self._engine.topics.names(session.message_type), _MOST_TOPICS)
+            known = islice(self._engine.topics.names(session.message_type), _MAX_TOPICS)
             names = [name for name in known if selector.matches(name)]
         for topic in names:
             permit = session.permit(Permission.READ_TOPIC, topic)
@@ -194,7 +194,7 @@ class ClientFactsCollector:
     def _consumes(self, subscription: Subscription) -> bool:
         """Return whether a subscription gets queue messages; where there are queues, any may."""
         attached = self._engine.topics.attached_to(subscription)
-        return any(isinstance(topic, QueueTopic) for topic in islice(attached, _MOST_TOPICS))
+        return any(isinstance(topic, QueueTopic) for topic in islice(attached, _MAX_TOPICS))
 
     def _consumer(self, consumer: Consumer) -> ConsumerFacts:
         queues = self._engine.topics.queues or ()
@@ -212,8 +212,8 @@ class ClientFactsCollector:
         """Yield the cost of a subscription's filter, on some of its topics if there are many."""
         replay = subscription.replay
         if isinstance(replay, Replay):
-            yield from islice(replay.filter_costs(), _MOST_TOPICS)
-        for topic in islice(self._engine.topics.attached_to(subscription), _MOST_TOPICS):
+            yield from islice(replay.filter_costs(), _MAX_TOPICS)
+        for topic in islice(self._engine.topics.attached_to(subscription), _MAX_TOPICS):
             cost = topic.cost_of(subscription)
             if cost is not None:
                 yield cost

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.limits.slow_clients import BacklogStats
     from server.topics.subscriptions.matching.filter_costs import FilterCost
 
-DiagnosisContent: TypeAlias = "str | int | float | list[DiagnosisContent] | dict[str, DiagnosisContent]"
+DiagnosisContent: TypeAlias = (
+    "str | int | float | list[DiagnosisContent] | dict[str, DiagnosisContent]"
+)
 """The source of documents of any form."""
 
 _AS_SAID: Final = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CLIENTS: Final = (ROOT, *CLIENTS.path.split("/"))
 _FILTERS: Final = (ROOT, INSTANCE, FILTERS)
-_MOST_FILTERS: Final = 100
+_MAX_FILTERS: Final = 100
 """Filters that are listed one by one."""
 
 
@@ -84,7 +84,7 @@ class DiagnosisPages:
             raise HttpError(404, f"There is no {request.path}; expected {path}.")
         await self._access.require(visitor, path)
         costs = await self._engine_side.perform(self._gathering.filters)
-        return _shown(names, of_filters(costs, costliest(costs, _MOST_FILTERS)), form)
+        return _shown(names, of_filters(costs, costliest(costs, _MAX_FILTERS)), form)
 
     async def _facts(self, identity: str) -> ClientFacts:
         """Return the engine's facts about a client.

@@ -40,7 +40,7 @@ _UNREAD_COMMANDS: Final = 64 * 1024
 _BUSY_SECONDS: Final = 0.05
 """Seconds that a question waits for the engine before that is a reason."""
 
-_MOST_OF_A_KIND: Final = 5
+_MAX_OF_A_KIND: Final = 5
 """Subscriptions that are named for the same reason."""
 
 
@@ -340,9 +340,11 @@ def _busy_engine(known: DiagnosisFacts) -> Iterator[Reason]:
         )
 
 
-def _some(known: DiagnosisFacts, is_one: Callable[[SubscriptionFacts], bool]) -> Iterator[SubscriptionFacts]:
+def _some(
+    known: DiagnosisFacts, is_one: Callable[[SubscriptionFacts], bool]
+) -> Iterator[SubscriptionFacts]:
     found = [one for one in known.client.subscriptions if is_one(one)]
-    yield from found[:_MOST_OF_A_KIND]
+    yield from found[:_MAX_OF_A_KIND]
 
 
 def _disconnect(client: ClientFacts) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 6
 """Samples to look back at; they cover at least _SECONDS."""
 _SECONDS: Final = 60.0
-_LEAST_SECONDS: Final = 0.5
+_MIN_SECONDS: Final = 0.5
 """A shorter time gives no meaningful rate."""
 
 _FIELDS: Final = ("bytes_in", "bytes_out", "queued_bytes_out", "transport_tx_queue")
@@ -103,7 +103,7 @@ def pace(client: ClientFacts, earlier: Sequence[ByteCounts]) -> ClientRates:
         earlier: its earlier byte counts, oldest first.
     """
     now = ByteCounts(client.moment, client.bytes_in, client.bytes_out, client.unread)
-    usable = [one for one in earlier if now.moment - one.moment >= _LEAST_SECONDS]
+    usable = [one for one in earlier if now.moment - one.moment >= _MIN_SECONDS]
     if not usable:
         return _UNKNOWN
     first, last = usable[0], usable[-1]

@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from server.admin.documents.values import texts_of
-from server.admin.tree import TreeTarget, TreeNode, SnapshotTree, link
+from server.admin.tree import SnapshotTree, TreeNode, TreeTarget, link
 
 _STYLE: Final = """
 :root{color-scheme:light dark}
@@ -66,7 +66,9 @@ def page(title: str, body: Iterable[str], head: str = "") -> bytes:
     return "\n".join(lines).encode(errors="replace")
 
 
-def node(tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]) -> bytes:
+def node(
+    tree: SnapshotTree, at: TreeTarget, moment: str, shown: Sequence[TreeNode], more: Sequence[str]
+) -> bytes:
     """Return the page of a node that is not a value.
 
     Args:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from server.admin.documents.values import named_texts, text_of, texts_of
-from server.admin.tree import ROOT, TreeTarget, TreeNode, SnapshotTree
+from server.admin.tree import ROOT, SnapshotTree, TreeNode, TreeTarget
 
 TreeContent: TypeAlias = "str | list[TreeContent] | dict[str, TreeContent]"
 
@@ -43,7 +43,9 @@ def nested(node: TreeTarget, inner: TreeContent) -> TreeContent:
     return inner
 
 
-def content(tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]) -> TreeContent:
+def content(
+    tree: SnapshotTree, node: TreeTarget, is_shown: Callable[[TreeNode], bool]
+) -> TreeContent:
     """Return the content of a node, as texts, lists and dictionaries."""
     place = node.place
     if node.field is not None:

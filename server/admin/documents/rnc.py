@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, TREE_NODES, ROOT, TreeNode
+from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD, TREE_NODES, TreeNode
 
 
 @cache

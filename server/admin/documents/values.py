@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, TreeTarget, SnapshotTree
-from server.statistics.schema import ResourceField, Resource, ColumnType, StatisticValue
+from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, SnapshotTree, TreeTarget
+from server.statistics.schema import ColumnType, Resource, ResourceField, StatisticValue
 from server.statistics.timestamps import to_text
 
 
@@ -40,7 +40,9 @@ def _whole(value: float) -> str:
 def texts_of(resource: Resource) -> Callable[[Sequence[StatisticValue]], list[str]]:
     """Return a function that formats an entry's values, at little cost for each of many entries."""
     numbers = [
-        (index, field) for index, field in enumerate(resource.fields) if field.type is not ColumnType.TEXT
+        (index, field)
+        for index, field in enumerate(resource.fields)
+        if field.type is not ColumnType.TEXT
     ]
 
     def texts(values: Sequence[StatisticValue]) -> list[str]:

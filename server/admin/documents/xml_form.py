@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from server.admin.documents.values import named_texts, text_of, texts_of
-from server.admin.tree import ROOT, TreeTarget, TreeNode, SnapshotTree
+from server.admin.tree import ROOT, SnapshotTree, TreeNode, TreeTarget
 
 _PLAIN: Final = re.compile(r"[\w .:/+-]*", re.ASCII)
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -83,7 +83,9 @@ def _content(
         yield f"{indent}</{place.name}>"
 
 
-def _entries(tree: SnapshotTree, place: TreeNode, identities: Iterable[str], indent: str) -> Iterator[str]:
+def _entries(
+    tree: SnapshotTree, place: TreeNode, identities: Iterable[str], indent: str
+) -> Iterator[str]:
     resource = place.resource
     if resource is None:
         return

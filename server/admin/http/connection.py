@@ -377,7 +377,9 @@ class HttpConnection:
             self._writer.write(octets)
 
 
-_TOO_LARGE: Final = HttpError(413, f"The body of a request may have {MAX_REQUEST_BODY_SIZE:,} bytes.")
+_TOO_LARGE: Final = HttpError(
+    413, f"The body of a request may have {MAX_REQUEST_BODY_SIZE:,} bytes."
+)
 
 
 def _check_head(head: h11.Request) -> None:
@@ -393,7 +395,9 @@ def _check_head(head: h11.Request) -> None:
     size = sum(len(name) + len(value) for name, value in head.headers)
     if size > MAX_REQUEST_HEAD_SIZE or len(head.headers) > MAX_REQUEST_HEADERS:
         raise HttpError(
-            431, f"A request may have {MAX_REQUEST_HEADERS} headers, and {MAX_REQUEST_HEAD_SIZE:,} bytes of them."
+            431,
+            f"A request may have {MAX_REQUEST_HEADERS} headers,"
+            f" and {MAX_REQUEST_HEAD_SIZE:,} bytes of them.",
         )
     names = {name for name, _ in head.headers}
     if b"transfer-encoding" in names and (b"content-length" in names or head.http_version < b"1.1"):

@@ -95,7 +95,9 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
     try:
         found = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
     except ValueError:
-        raise HttpError(400, f"The query has more than {MAX_QUERY_PARAMETERS} parameters.") from None
+        raise HttpError(
+            400, f"The query has more than {MAX_QUERY_PARAMETERS} parameters."
+        ) from None
     return path, dict(found)
 
 

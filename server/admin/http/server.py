@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from server.admin.http.connection import RequestHandler, HttpConnection
+from server.admin.http.connection import HttpConnection, RequestHandler
 from server.admin.http.limits import SEND_CHUNK_SIZE, HttpLimits
 from server.admin.http.send_budget import SendBudget
 from server.transports.descriptor_reserve import DescriptorReserve

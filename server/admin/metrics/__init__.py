@@ -9,7 +9,7 @@
     pages       requests for it
 
 The number of series is bounded: clients and subscriptions are summed up, and topics, queues and
-the like are listed one by one up to `families.MOST_ENTRIES`. A collector that needs each of them
+the like are listed one by one up to `families.MAX_ENTRIES`. A collector that needs each of them
 requests one group at a time, at /metrics/detailed.
 
 Source: OpenMetrics 1.0; Prometheus, Exposition Formats, Metric and Label Naming.

@@ -61,7 +61,9 @@ def histograms(distributions: Iterable[Distribution]) -> list[MetricFamily]:
 
 def _family(group: list[Distribution]) -> MetricFamily:
     first, scale = group[0], _SCALES[group[0].unit]
-    read = [_HistogramCopy(one.entry, list(one.histogram.counts), one.histogram.total) for one in group]
+    read = [
+        _HistogramCopy(one.entry, list(one.histogram.counts), one.histogram.total) for one in group
+    ]
     told, rest = read[:MAX_HISTOGRAM_ENTRIES], read[MAX_HISTOGRAM_ENTRIES:]
     if rest:
         counts = [sum(column) for column in zip(*(one.counts for one in rest), strict=True)]
@@ -69,7 +71,9 @@ def _family(group: list[Distribution]) -> MetricFamily:
     sizes = scale.sizes if len(told) == 1 else scale.sizes[::2]
     samples = [line for one in told for line in _lines(one, scale, sizes)]
     about = f"{first.about[0].upper()}{first.about[1:]}."
-    return MetricFamily(f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit)
+    return MetricFamily(
+        f"amperage_{first.name}_{scale.unit}", "histogram", about, samples, scale.unit
+    )
 
 
 def _lines(numbers: _HistogramCopy, scale: _Scale, sizes: range) -> list[MetricSample]:

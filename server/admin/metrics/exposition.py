@@ -57,12 +57,18 @@ class MetricFamily:
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 
 
-def counter(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> MetricFamily:
+def counter(
+    name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = ""
+) -> MetricFamily:
     """Return a family of a value that only grows, from pairs of labels and number."""
-    return MetricFamily(name, "counter", about, [MetricSample("_total", *one) for one in samples], unit)
+    return MetricFamily(
+        name, "counter", about, [MetricSample("_total", *one) for one in samples], unit
+    )
 
 
-def gauge(name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = "") -> MetricFamily:
+def gauge(
+    name: str, about: str, samples: Iterable[tuple[str, float]], unit: str = ""
+) -> MetricFamily:
     """Return a family of a value that goes up and down, from pairs of labels and number."""
     return MetricFamily(name, "gauge", about, [MetricSample("", *one) for one in samples], unit)
 

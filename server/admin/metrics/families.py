@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from server.admin.metrics.exposition import MetricFamily, counter, gauge, labels
-from server.admin.metrics.table import ID, RATIO, SECONDS, MetricGroup, Metric
+from server.admin.metrics.table import ID, RATIO, SECONDS, Metric, MetricGroup
 from server.statistics.sample import StatisticsSnapshot
 from server.statistics.schema import MeasurementKind, StatisticValue
 
@@ -35,7 +35,9 @@ class SeriesLimit:
     has_rest: bool = True
     left_out: int = field(default=0, init=False)
 
-    def families(self, snapshot: StatisticsSnapshot, groups: Iterable[MetricGroup]) -> list[MetricFamily]:
+    def families(
+        self, snapshot: StatisticsSnapshot, groups: Iterable[MetricGroup]
+    ) -> list[MetricFamily]:
         """Return the families of some groups."""
         return [family for group in groups for family in self._of(snapshot, group)]
 
@@ -64,7 +66,9 @@ def _place(group: MetricGroup, name: str) -> int:
     return [one.name for one in group.resource.fields].index(name)
 
 
-def _labels(group: MetricGroup, entries: Iterable[tuple[str, tuple[StatisticValue, ...]]]) -> list[str]:
+def _labels(
+    group: MetricGroup, entries: Iterable[tuple[str, tuple[StatisticValue, ...]]]
+) -> list[str]:
     """Return the labels of each entry."""
     places = {
         label: None if name == ID else _place(group, name) for label, name in group.labels.items()
@@ -92,7 +96,9 @@ def _together(metric: Metric, values: list[float]) -> float:
     return max(values) if metric.unit in (SECONDS, RATIO) else sum(values)
 
 
-def _family(group: MetricGroup, metric: Metric, samples: Iterable[tuple[str, float]]) -> MetricFamily:
+def _family(
+    group: MetricGroup, metric: Metric, samples: Iterable[tuple[str, float]]
+) -> MetricFamily:
     field = group.resource.fields[_place(group, metric.field)]
     make = counter if field.kind is MeasurementKind.CUMULATIVE else gauge
     about = field.about.removesuffix("; not in AMPS").replace("microseconds", "seconds")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.admin.http.messages import HttpDocument, HttpError, HttpRequest, HttpResponse
 from server.admin.metrics.durations import histograms
-from server.admin.metrics.exposition import MetricFamily, ExpositionFormat, form_for, gauge, render
+from server.admin.metrics.exposition import ExpositionFormat, MetricFamily, form_for, gauge, render
 from server.admin.metrics.families import SeriesLimit
 from server.admin.metrics.process import process
 from server.admin.metrics.summaries import summaries
@@ -26,7 +26,9 @@ MAX_DETAILED_ENTRIES: Final = 10_000
 """Maximum number of entries in a document of details."""
 
 
-def families_of(snapshot: StatisticsSnapshot, distributions: Sequence[Distribution]) -> list[MetricFamily]:
+def families_of(
+    snapshot: StatisticsSnapshot, distributions: Sequence[Distribution]
+) -> list[MetricFamily]:
     """Return all families of /metrics."""
     bound = SeriesLimit()
     found = bound.families(snapshot, GROUPS)
@@ -61,7 +63,10 @@ class MetricsPage:
     """
 
     def __init__(
-        self, monitoring: MonitoringPages, access: AccessControl, distributions: Sequence[Distribution]
+        self,
+        monitoring: MonitoringPages,
+        access: AccessControl,
+        distributions: Sequence[Distribution],
     ) -> None:
         self._monitoring = monitoring
         self._access = access

@@ -90,7 +90,9 @@ def _instance(snapshot: StatisticsSnapshot) -> MetricFamily:
         for name in ("name", "version", "description", "environment")
     }
     about = "Which instance this is."
-    return MetricFamily("amperage_instance", "info", about, [MetricSample("_info", labels(pairs), 1)])
+    return MetricFamily(
+        "amperage_instance", "info", about, [MetricSample("_info", labels(pairs), 1)]
+    )
 
 
 def _of_instance(snapshot: StatisticsSnapshot, name: str) -> StatisticValue:

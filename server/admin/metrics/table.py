@@ -94,8 +94,12 @@ GROUPS: Final = (
         ),
         without="all",
     ),
-    MetricGroup(resources.API, "amperage", _NONE, (Metric("command_queue_depth", "waiting_for_engine"),)),
-    MetricGroup(resources.QUERIES, "amperage", _NONE, (Metric("queued_queries", "running_queries"),)),
+    MetricGroup(
+        resources.API, "amperage", _NONE, (Metric("command_queue_depth", "waiting_for_engine"),)
+    ),
+    MetricGroup(
+        resources.QUERIES, "amperage", _NONE, (Metric("queued_queries", "running_queries"),)
+    ),
     MetricGroup(
         resources.SOW,
         "amperage_sow",
@@ -110,7 +114,9 @@ GROUPS: Final = (
             Metric("query_count", "queries"),
         ),
     ),
-    MetricGroup(resources.VIEWS, "amperage_view", _TOPIC, (Metric("queue_depth", "pending_updates"),)),
+    MetricGroup(
+        resources.VIEWS, "amperage_view", _TOPIC, (Metric("queue_depth", "pending_updates"),)
+    ),
     MetricGroup(
         resources.CONFLATED_TOPICS,
         "amperage_conflated_topic",

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from actions.context import RESERVED_PREFIX
 from actions.minidumps import take_minidump
 from actions.reset import reset_authentication, reset_entitlement
-from server.admin.operations.operation import AdminOperation, OperationGroup, OperationParameters, OperationError
+from server.admin.operations.operation import (
+    AdminOperation,
+    OperationError,
+    OperationGroup,
+    OperationParameters,
+)
 from server.engine.maintenance.journal_retention import JournalAction as JournalDeed
 from server.engine.maintenance.sow_compaction import compact
 from server.queues.topic.report import report
@@ -58,7 +63,9 @@ def _requested(actions: Iterable[RequestedAction]) -> OperationGroup:
     for action in actions:
         by_path.setdefault(action.path, []).append(action)
 
-    async def post(those: Sequence[RequestedAction], _id: str, parameters: OperationParameters) -> str:
+    async def post(
+        those: Sequence[RequestedAction], _id: str, parameters: OperationParameters
+    ) -> str:
         if own := [name for name in parameters if name.startswith(RESERVED_PREFIX)]:
             raise OperationError(
                 f"Variables that begin with {RESERVED_PREFIX} are set by the instance, and not by "
@@ -92,7 +99,9 @@ def _authorization(services: ActionServices) -> OperationGroup:
 
     about = "forget what is kept about earlier decisions"
     deeds = (AdminOperation("reset", about, reset, ends_sessions=True),)
-    return OperationGroup(("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""})
+    return OperationGroup(
+        ("authorization",), deeds, lambda: {"authentication": "", "entitlement": ""}
+    )
 
 
 def _clients(services: ActionServices) -> OperationGroup:
@@ -181,7 +190,9 @@ def _replication(services: ActionServices) -> OperationGroup:
         _with(replication, name)
         links = services.links
         if links is None or not links.reconnect(name):
-            raise OperationError(f"There is no connection with {name}, which is connected to all the time.")
+            raise OperationError(
+                f"There is no connection with {name}, which is connected to all the time."
+            )
         return f"The connection with {name} is closed, and made again."
 
     return OperationGroup(
@@ -247,8 +258,12 @@ def _journals(services: ActionServices) -> OperationGroup:
             AdminOperation(
                 "compress", "compress it, and all older ones", partial(mark, JournalDeed.COMPRESS)
             ),
-            AdminOperation("archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)),
-            AdminOperation("remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)),
+            AdminOperation(
+                "archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)
+            ),
+            AdminOperation(
+                "remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)
+            ),
         ),
         lambda: _named(() if keeping is None else keeping.full),
     )
@@ -274,7 +289,9 @@ def _transports(services: ActionServices) -> OperationGroup:
         ("transports",),
         (
             AdminOperation("enable", "take connections", enable),
-            AdminOperation("disable", "take no connections, and close those that there are", disable),
+            AdminOperation(
+                "disable", "take no connections, and close those that there are", disable
+            ),
         ),
         lambda: _named(transports.names),
     )

@@ -19,8 +19,21 @@ import msgspec
 
 from server.admin.documents import html_form, xml_form
 from server.admin.http.limits import MAX_QUERY_PARAMETERS
-from server.admin.http.messages import HTML, JSON, XML, HttpDocument, HttpError, HttpRequest, HttpResponse
-from server.admin.operations.operation import AdminOperation, OperationGroup, OperationParameters, OperationError
+from server.admin.http.messages import (
+    HTML,
+    JSON,
+    XML,
+    HttpDocument,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+)
+from server.admin.operations.operation import (
+    AdminOperation,
+    OperationError,
+    OperationGroup,
+    OperationParameters,
+)
 from server.admin.paths import split_path_format
 from server.admin.tree import ROOT, link
 
@@ -93,7 +106,9 @@ class OperationsResource:
         if found is not None and found.deed is not None:
             return await self._do(request, visitor, names, form, found)
         if found is None and not _leads_on(there, below):
-            raise HttpError(404, f"There is no {request.path}. What there is begins with {_path()}.")
+            raise HttpError(
+                404, f"There is no {request.path}. What there is begins with {_path()}."
+            )
         if request.method == "POST":
             raise HttpError(405, "Only what does something is asked for with POST.")
         shown = await self._shown(visitor, _below(there, below, found))
@@ -202,7 +217,9 @@ def _leads_on(there: _OperationTree, below: tuple[str, ...]) -> bool:
     return any(path[: len(below)] == below for path in there)
 
 
-def _below(there: _OperationTree, below: tuple[str, ...], found: _OperationTarget | None) -> Iterator[_Link]:
+def _below(
+    there: _OperationTree, below: tuple[str, ...], found: _OperationTarget | None
+) -> Iterator[_Link]:
     """Yield the links below a path."""
     at = (*_TOP, *below)
     if found is None:
@@ -257,7 +274,9 @@ def _say(names: Sequence[str], text: str, form: str) -> HttpResponse:
     return _page(html_form.leaf(text))
 
 
-def _confirm(names: Sequence[str], form: str, deed: AdminOperation, parameters: OperationParameters) -> HttpResponse:
+def _confirm(
+    names: Sequence[str], form: str, deed: AdminOperation, parameters: OperationParameters
+) -> HttpResponse:
     """Return the form by which a browser asks for a deed.
 
     Raises:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 
-from server.app.completion.lines import CompletionArgument, WordKind, CompletionLine, CompletionOption, CompletionValue
+from server.app.completion.lines import (
+    CompletionArgument,
+    CompletionLine,
+    CompletionOption,
+    CompletionValue,
+    WordKind,
+)
 
 WordKinds = Mapping[Callable[[str], object], WordKind]
 """The kind of the words that a function parses; argparse has the function as their type."""
@@ -31,7 +37,9 @@ def line_of(parser: argparse.ArgumentParser, kinds: WordKinds) -> CompletionLine
     )
 
 
-def _commands(actions: list[argparse.Action], kinds: WordKinds) -> Iterator[tuple[str, CompletionLine]]:
+def _commands(
+    actions: list[argparse.Action], kinds: WordKinds
+) -> Iterator[tuple[str, CompletionLine]]:
     for action in actions:
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse names it nowhere else
             for name, parser in action.choices.items():

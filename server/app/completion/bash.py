@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from server.app.completion.lines import WordKind, CompletionLine, CompletionValue, function_name, quoted
+from server.app.completion.lines import (
+    CompletionLine,
+    CompletionValue,
+    WordKind,
+    function_name,
+    quoted,
+)
 
 _FILES = "return"
 _NOTHING = "compopt +o default; return"

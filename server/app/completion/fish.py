@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from server.app.completion.lines import WordKind, CompletionLine, CompletionOption, CompletionValue
+from server.app.completion.lines import CompletionLine, CompletionOption, CompletionValue, WordKind
 
 
 def script(command: str, line: CompletionLine) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from server.app.completion.lines import (
     CompletionArgument,
-    WordKind,
     CompletionLine,
     CompletionOption,
     CompletionValue,
+    WordKind,
     function_name,
     quoted,
 )

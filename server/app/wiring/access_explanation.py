@@ -17,7 +17,12 @@ from server.admin.audit_events import TRANSPORT as ADMIN
 from server.app.wiring.access_resources import resource_of
 from server.app.wiring.catalogue import ProgramCatalogue
 from server.app.wiring.provision import provision_functions
-from server.security.authentication import AcceptAllAuthenticator, LogonCredentials, LogonOrigin, RefuseAllAuthenticator
+from server.security.authentication import (
+    AcceptAllAuthenticator,
+    LogonCredentials,
+    LogonOrigin,
+    RefuseAllAuthenticator,
+)
 from server.security.deferred import on_answer
 from server.security.failed_logons import ThrottledAuthenticator
 from server.security.http_entitlement.modules import HttpEntitlement
@@ -118,7 +123,9 @@ class AccessQuery:
     paths: Sequence[str] = ()
 
 
-async def explain_access(spec: InstanceSpec, question: AccessQuery, log: ServerLog) -> list[AccessPoint]:
+async def explain_access(
+    spec: InstanceSpec, question: AccessQuery, log: ServerLog
+) -> list[AccessPoint]:
     """Return the permissions of a user on each transport and on the admin interface.
 
     Args:
@@ -183,7 +190,9 @@ class _AccessReportBuilder:
         message_type: str | None = None,
     ) -> AccessPoint:
         """Query the modules of a transport, and return their decisions."""
-        around = SecuritySwitches().surroundings(transport, self.spec.modules, self.functions, self.log)
+        around = SecuritySwitches().surroundings(
+            transport, self.spec.modules, self.functions, self.log
+        )
         authentication = uses[0] or self.spec.authentication
         entitlement = uses[1] or self.spec.entitlement
         admitted, user, says = _authenticate(
@@ -210,7 +219,9 @@ class _AccessReportBuilder:
     ) -> AccessDecision:
         """Return the decision on one operation of the user."""
         if permission is Permission.READ_ADMIN or not access:
-            return AccessDecision(what, access, permissions.permit(permission, what if access else ""))
+            return AccessDecision(
+                what, access, permissions.permit(permission, what if access else "")
+            )
         resource = resource_of(self.spec, what, message_type)
         permit = permissions.permit(permission, resource)
         if resource != what:

@@ -14,9 +14,9 @@ from actions.catalogue import ACTION_MODULES, PIPELINE_LIBRARY
 from actions.local_zone import local_zone
 from actions.schedule import ScheduleError, parse_crontab, parse_every
 from config_schema.catalogue import (
-    MinimumOptions,
     ExpressionKind,
     LibraryRule,
+    MinimumOptions,
     ModuleKind,
     ModuleRule,
     OptionRule,

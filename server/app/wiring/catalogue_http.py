@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from config_schema.catalogue import (
-    MinimumOptions,
     LibraryRule,
+    MinimumOptions,
     ModuleKind,
     ModuleRule,
     OptionRule,

@@ -158,7 +158,9 @@ def _of_topic(topic: TopicSpec, modules: Iterable[ModuleSpec]) -> Iterator[Forei
             header = _read(path, chain_file.HEADER_SIZE)
             why = chain_file.other_version(header)
             if why is not None:
-                yield ForeignFile(use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.LATER)
+                yield ForeignFile(
+                    use, "KeyGenerator", path, _of_another(why), ForeignJournalKind.LATER
+                )
 
 
 def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
@@ -174,7 +176,10 @@ def _judge_sow_file(path: Path) -> tuple[str, ForeignJournalKind] | None:
         return _of_another(version_mismatch(described[0], VERSION)), ForeignJournalKind.LATER
     if not any(page) or page.startswith(MAGIC, _MAGIC_OFFSET):
         return None
-    return "is no SOW file of Amperage, and AMPS's own files cannot be read", ForeignJournalKind.FOREIGN
+    return (
+        "is no SOW file of Amperage, and AMPS's own files cannot be read",
+        ForeignJournalKind.FOREIGN,
+    )
 
 
 def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
@@ -183,7 +188,9 @@ def _of_statistics(admin: AdminSpec) -> Iterator[ForeignFile]:
     with suppress(OSError):  # statistics work without the file
         why = layout.later_version(_read(path, layout.HEADER_SIZE))
         if why is not None:
-            yield ForeignFile(admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.LATER)
+            yield ForeignFile(
+                admin, "Admin/FileName", path, _of_another(why), ForeignJournalKind.LATER
+            )
 
 
 def _read(path: Path, size: int) -> bytes:

@@ -29,7 +29,7 @@ from config_schema.spec import (
     TransactionLogSpec,
     ViewSpec,
 )
-from server.admin.interface import AdminInterfaceError, AdminInterface
+from server.admin.interface import AdminInterface, AdminInterfaceError
 from server.app.wiring.dead_threads import watch_threads
 from server.app.wiring.loop_clock import LoopClock
 from server.app.wiring.provision import (
@@ -46,9 +46,9 @@ from server.app.wiring.provision_replication import provision_replication, repli
 from server.app.wiring.provision_sow import (
     OpenTopic,
     TopicOpener,
-    store_logged_flags,
     recover_all_chains,
     rekey_all_records,
+    store_logged_flags,
     warn_of_lost_records,
 )
 from server.app.wiring.provision_statistics import StatisticsService, sources_of
@@ -89,7 +89,7 @@ from server.topics.transaction_log import TransactionLog
 from server.transports.listener import TransportError
 from server.util.daemon_threads import DaemonThreadPool
 
-_MOST_THREADS: Final = 16
+_MAX_THREADS: Final = 16
 """For blocking calls, such as those that read a file with a password."""
 
 
@@ -165,7 +165,7 @@ class Instance:
         started_at = time.monotonic()
         self._loop = loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._log_defect)
-        loop.set_default_executor(DaemonThreadPool(_MOST_THREADS, "helper"))
+        loop.set_default_executor(DaemonThreadPool(_MAX_THREADS, "helper"))
         _allow_all_open_files()
         self._services.signals.note(signals_in_use(self._spec.actions))
         try:

@@ -32,7 +32,7 @@ _READ_ROUND_S: Final = 0.02
 MAX_READ_ROUNDS: Final = 50
 """After so many rounds timers no longer wait for the commands that have been read."""
 
-_LONGEST_GAP_S: Final = 0.25
+_MAX_GAP_S: Final = 0.25
 """Readings of the wall clock farther apart than this are compared with the monotonic clock."""
 
 
@@ -73,7 +73,7 @@ class LoopClock:
     def now(self) -> WallSeconds:
         """Return the wall-clock time. See `Clock.now`."""
         now = time.time()
-        if not 0.0 <= now - self._last <= _LONGEST_GAP_S:
+        if not 0.0 <= now - self._last <= _MAX_GAP_S:
             self._compare(now)
         self._last = now
         return WallSeconds(now)

@@ -176,11 +176,15 @@ def _quoted(*lines: str) -> str:
 
 def _nodes(spec: InstanceSpec) -> Iterator[PlanNode]:
     for target in spec.logging:
-        yield PlanNode(NodeKind.LOG_TARGET, target.file_name or target.protocol, "", target.location)
+        yield PlanNode(
+            NodeKind.LOG_TARGET, target.file_name or target.protocol, "", target.location
+        )
     for module in spec.modules:
         yield PlanNode(NodeKind.MODULE, module.name, module.library, module.location)
     for message_type in spec.message_types:
-        yield PlanNode(NodeKind.MESSAGE_TYPE, message_type.name, message_type.module, message_type.location)
+        yield PlanNode(
+            NodeKind.MESSAGE_TYPE, message_type.name, message_type.module, message_type.location
+        )
     for function in spec.user_defined_functions:
         yield PlanNode(NodeKind.FUNCTION, function.name, function.module, function.location)
     if spec.transaction_log is not None:
@@ -258,7 +262,9 @@ def _edges(spec: InstanceSpec, nodes: Sequence[PlanNode]) -> Iterator[PlanEdge]:
             journal = find[NodeKind.JOURNAL, spec.transaction_log.journal_directory]
             yield PlanEdge(journal, find[NodeKind.DESTINATION, destination.name], "sent from")
     for transport in spec.transports:
-        if (restriction := find.get((NodeKind.MESSAGE_TYPE, transport.message_type or ""))) is not None:
+        if (
+            restriction := find.get((NodeKind.MESSAGE_TYPE, transport.message_type or ""))
+        ) is not None:
             yield PlanEdge(restriction, find[NodeKind.TRANSPORT, transport.name], "speaks")
     yield from _edges_of_actions(spec, nodes)
 

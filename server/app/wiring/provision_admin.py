@@ -19,10 +19,10 @@ from server.admin.metrics.pages import DETAILED_PATH, PATH, MetricsPage
 from server.admin.monitoring import CONFIGURATION, FILTERS, QUEUES, MonitoringPages
 from server.admin.operations.groups import groups_of
 from server.admin.operations.resource import ADMINISTRATOR, METHODS, OperationsResource
-from server.admin.pages import ConfigurationPage, RootPage, QueueStatePage
+from server.admin.pages import ConfigurationPage, QueueStatePage, RootPage
 from server.admin.permissions import AdminPermissionCache
-from server.admin.site import HttpRoute, AdminSite, headers_of
-from server.admin.tree import INSTANCE, TIMESTAMP_FIELD, ROOT
+from server.admin.site import AdminSite, HttpRoute, headers_of
+from server.admin.tree import INSTANCE, ROOT, TIMESTAMP_FIELD
 from server.app.wiring.provision import ProvisionError
 from server.queues.topic.status import details
 from server.security import modules as security
@@ -89,7 +89,9 @@ def provision_admin(
     )
     state = QueueStatePage(monitoring, access, engine_side, queue_details)
     interval = admin.interval / NANOSECONDS
-    explaining = DiagnosisPages(monitoring, past, access, engine_side, ClientFactsCollector(engine), interval)
+    explaining = DiagnosisPages(
+        monitoring, past, access, engine_side, ClientFactsCollector(engine), interval
+    )
     metrics = MetricsPage(monitoring, access, distributions(engine))
     health = Health(access, engine_side, statistics, services.transports, services.replication)
     instance = (ROOT, INSTANCE)
@@ -104,7 +106,10 @@ def provision_admin(
         HttpRoute((PATH,), metrics.answer),
         HttpRoute((PATH, DETAILED_PATH), metrics.detailed),
         *(HttpRoute((HEALTH_PATH + form,), health.lives, is_public=True) for form in ("", ".json")),
-        *(HttpRoute((READY_PATH + form,), health.is_ready, is_public=True) for form in ("", ".json")),
+        *(
+            HttpRoute((READY_PATH + form,), health.is_ready, is_public=True)
+            for form in ("", ".json")
+        ),
         HttpRoute((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
     site = AdminSite(routes, access, cross_site)
@@ -115,7 +120,11 @@ def provision_admin(
 
 
 def _make_access(
-    spec: InstanceSpec, admin: AdminSpec, engine: Engine, engine_side: EngineCalls, trail: AdminAudit
+    spec: InstanceSpec,
+    admin: AdminSpec,
+    engine: Engine,
+    engine_side: EngineCalls,
+    trail: AdminAudit,
 ) -> AccessControl:
     """Make the access control, with the modules of the section or else those of the instance.
 
@@ -141,4 +150,6 @@ def _make_access(
         engine.switches.entitlements.append((TRANSPORT, permissions))
     authenticator = None if authentication is None else standing[0]
     sessions = engine.switches.sessions
-    return AccessControl(admin, authenticator, permissions, engine_side, trail, engine.log, sessions)
+    return AccessControl(
+        admin, authenticator, permissions, engine_side, trail, engine.log, sessions
+    )

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from server.app.wiring.provision import ProvisionError
-from server.storage.journal import JournalEvent, Journal, JournalError, JournalSettings, JournalUnreadableError
+from server.storage.journal import (
+    Journal,
+    JournalError,
+    JournalEvent,
+    JournalSettings,
+    JournalUnreadableError,
+)
 from server.storage.sow.recovery import SowRollback, recover_records
 from server.storage.sow.store import RecordStoreError
 from server.topics.transaction_log import TransactionLog

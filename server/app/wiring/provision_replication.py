@@ -25,12 +25,12 @@ from server.expressions.message_context import MessageContext
 from server.message_types.base import BodyError
 from server.replication.apply.applier import ReplicationApplier
 from server.replication.apply.permissions import ApplyPermissions
-from server.replication.core import Routes, ReplicationSender, TopicRoute
+from server.replication.core import ReplicationSender, Routes, TopicRoute
 from server.replication.links.link_events import LinkDirection, link_name
 from server.replication.links.replication_state import ReplicationDestination, ReplicationState
 from server.replication.links.retention_log import DestinationRetentionLog
 from server.replication.links.state_store import ReplicationStateStore, recover_replication_state
-from server.storage.journal import EVENTS, JournalUnreadableError, LogSpan, JournalTopic
+from server.storage.journal import EVENTS, JournalTopic, JournalUnreadableError, LogSpan
 from server.topics.publish_tracker import PublishTracker
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.message_types.base import MessageType
     from server.replication.links.replication_state import RecoveredState
-    from server.storage.journal import JournalCursor, Journal
+    from server.storage.journal import Journal, JournalCursor
     from server.topics.transaction_log import TransactionLog
 
 _NONCE_BITS: Final = 62
@@ -89,7 +89,11 @@ class ReplicationContentFilter:
     """
 
     def __init__(
-        self, text: str, message_type: MessageType, functions: Functions, on_failure: FilterFailureCallback
+        self,
+        text: str,
+        message_type: MessageType,
+        functions: Functions,
+        on_failure: FilterFailureCallback,
     ) -> None:
         expr = parse(text, ContextKind.STABLE_FILTER, functions)
         layout = tuple(references(expr))
@@ -235,7 +239,9 @@ def _destination(
     client = link_name(
         spec.name, destination.name, destination.group, destination.sync_type, transport
     )
-    return ReplicationDestination(destination, sender, LinkDirection(client, "", destination.group, "", ""))
+    return ReplicationDestination(
+        destination, sender, LinkDirection(client, "", destination.group, "", "")
+    )
 
 
 def _routes(

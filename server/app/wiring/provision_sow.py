@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 
-_AT_ONCE: Final = 1000
+_BATCH_SIZE: Final = 1000
 """Records that are read per batch."""
 
 
@@ -358,7 +358,7 @@ class _Outage:
 def _topics_of(store: RecordStore) -> Iterator[str]:
     """Yield the topic of each record."""
     rows = (row for _, row in store.identities())
-    while some := list(islice(rows, _AT_ONCE)):
+    while some := list(islice(rows, _BATCH_SIZE)):
         for record in store.records(some):
             yield record.topic
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 _SECONDS: Final = 10.0
-_MOST_BYTES: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 _READ_TOGETHER: Final = 1 << 16
 
 
@@ -128,7 +128,9 @@ class AdminClient:
         try:
             return json.loads("\n".join(data))
         except ValueError:
-            raise AdminRequestError(f"{path}: {answer.status}, and no event", answer.status) from None
+            raise AdminRequestError(
+                f"{path}: {answer.status}, and no event", answer.status
+            ) from None
 
     def _ask(self, path: str, until: bytes = b"") -> AdminResponse:
         try:
@@ -181,7 +183,7 @@ def _read(response: http.client.HTTPResponse, until: bytes) -> str:
         size += len(chunk)
         if until and until in b"".join(parts):
             break
-        if size > _MOST_BYTES or time.monotonic() > end:
+        if size > _MAX_BYTES or time.monotonic() > end:
             raise TimeoutError(f"the answer does not end, {size:,} bytes of it have come")
     return b"".join(parts).decode(errors="replace")
 
@@ -193,7 +195,9 @@ def _why_no_tls(error: ssl.SSLError) -> AdminRequestError:
         )
         why = f"its certificate is not trusted: {error.verify_message}"
         return AdminRequestError(why, advice=advice)
-    return AdminRequestError(f"no TLS: {error.reason or error}", advice="give another --url: http://...")
+    return AdminRequestError(
+        f"no TLS: {error.reason or error}", advice="give another --url: http://..."
+    )
 
 
 def _why_not(error: OSError | http.client.HTTPException) -> str:

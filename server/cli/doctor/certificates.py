@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.findings import CheckVerdict, Examination
 from server.engine.maintenance.certificate_expiry import NOTICE, uses_of_tls
 from server.security.certificates import ends_of
 

@@ -22,7 +22,7 @@ from server.cli.doctor.findings import Examination
 from server.cli.doctor.redaction import SecretRedactor
 
 AREA: Final = "configuration"
-_MOST_SHOWN: Final = 3
+_MAX_SHOWN: Final = 3
 _UNKNOWN: Final = ("unknown element", "is not an option")
 """Texts of errors about an unknown element, which may be `Password` mistyped."""
 
@@ -139,8 +139,8 @@ def counted(things: Sized, noun: str) -> str:
 
 
 def _first(problems: list[Problem]) -> str:
-    shown = "; ".join(f"{one}" for one in problems[:_MOST_SHOWN])
-    more = len(problems) - _MOST_SHOWN
+    shown = "; ".join(f"{one}" for one in problems[:_MAX_SHOWN])
+    more = len(problems) - _MAX_SHOWN
     return shown if more <= 0 else f"{shown}; and {more} more"
 
 

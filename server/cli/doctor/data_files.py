@@ -26,12 +26,16 @@ from server.storage.journal.format.layout import PAGE, JournalFileHeader, Journa
 from server.storage.journal.recovery.foreign_files import ForeignJournalKind
 
 AREA: Final = "files"
-_MOST_LISTED: Final = 10_000
-_MOST_NAMED: Final = 5
+_MAX_LISTED: Final = 10_000
+_MAX_NAMED: Final = 5
 _ADVICE: Final = {
-    ForeignJournalKind.FOREIGN: f"give the instance directories of its own, or start it with {OPTION}",
+    ForeignJournalKind.FOREIGN: (
+        f"give the instance directories of its own, or start it with {OPTION}"
+    ),
     ForeignJournalKind.RUINED: "move what is damaged throughout to another directory, and keep it",
-    ForeignJournalKind.LATER: "run the later version that has written them; docs/upgrading.md has the way back",
+    ForeignJournalKind.LATER: (
+        "run the later version that has written them; docs/upgrading.md has the way back"
+    ),
 }
 _ASIDE: Final = (TRUNCATED_SUFFIX, ".damaged-", ".foreign-")
 """Parts of the names of files that the server has set aside."""
@@ -46,15 +50,15 @@ def examine(spec: InstanceSpec, wanted: Sequence[InstanceDirectory], found: Exam
         found: collects the findings.
     """
     listing = [one for place in wanted for one in _list(place)]
-    if len(listing) > _MOST_LISTED:
+    if len(listing) > _MAX_LISTED:
         found.look(
             AREA,
             "listing",
             f"{len(listing):,} files",
-            f"the first {_MOST_LISTED:,} are listed",
+            f"the first {_MAX_LISTED:,} are listed",
             "remove what is needed no more",
         )
-    found.facts[AREA] = listing[:_MOST_LISTED]
+    found.facts[AREA] = listing[:_MAX_LISTED]
     _judge_strangers(spec, found)
     _judge_aside([str(one["path"]) for one in listing], found)
     if spec.transaction_log is not None:
@@ -119,7 +123,7 @@ def _judge_strangers(spec: InstanceSpec, found: Examination) -> None:
     found.wrong(
         AREA,
         "files of others",
-        "; ".join(f"{file.path} {file.what}" for file in files[:_MOST_NAMED]),
+        "; ".join(f"{file.path} {file.what}" for file in files[:_MAX_NAMED]),
         f"{len(files)} files are in the way, and the instance does not start",
         _ADVICE[max(files, key=lambda file: file.kind.value).kind],
     )
@@ -131,7 +135,7 @@ def _judge_aside(paths: Sequence[str], found: Examination) -> None:
         found.look(
             AREA,
             "files that were set aside",
-            ", ".join(aside[:_MOST_NAMED]),
+            ", ".join(aside[:_MAX_NAMED]),
             f"{len(aside)} files were damaged, unfinished or foreign when the server met them",
             "the log of that start says what they held; keep them until that is understood",
         )
@@ -167,7 +171,7 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
             AREA,
             "headers of journals",
             f"{value}, {len(bad)} that cannot be read as such",
-            "; ".join(bad[:_MOST_NAMED]),
+            "; ".join(bad[:_MAX_NAMED]),
             "the next start makes a header again from the entries, if these are intact;"
             " copy the directory before that",
         )
@@ -179,7 +183,7 @@ def _judge_journals(spec: InstanceSpec, found: Examination) -> None:
         found.wrong(
             AREA,
             "sequence of journals",
-            f"missing between {', '.join(gaps[:_MOST_NAMED])}",
+            f"missing between {', '.join(gaps[:_MAX_NAMED])}",
             "files are missing in the middle of the log, and the instance does not start",
             "bring them back from where they were moved to, or from a backup",
         )

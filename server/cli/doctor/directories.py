@@ -45,14 +45,18 @@ def _places(spec: InstanceSpec) -> Iterator[InstanceDirectory]:
     if log is not None:
         yield InstanceDirectory("journals", Path(log.journal_directory), log.journal_size)
         if log.journal_archive_directory is not None:
-            yield InstanceDirectory("archived journals", Path(log.journal_archive_directory), log.journal_size)
+            yield InstanceDirectory(
+                "archived journals", Path(log.journal_archive_directory), log.journal_size
+            )
     for topic in spec.sow:
         if isinstance(topic, TopicSpec) and topic.file_name is not None:
             yield InstanceDirectory("records", Path(topic.file_name).parent, topic.slab_size)
     if spec.admin is not None and spec.admin.file_name != MEMORY:
         yield InstanceDirectory("statistics", Path(spec.admin.file_name).parent, is_kept=False)
     if spec.limits.message_disk_path is not None:
-        yield InstanceDirectory("messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False)
+        yield InstanceDirectory(
+            "messages of slow clients", Path(spec.limits.message_disk_path), is_kept=False
+        )
     for target in spec.logging:
         if target.file_name is not None:
             yield InstanceDirectory("logs", Path(target.file_name).parent, is_kept=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.cli.doctor.directories import InstanceDirectory
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.findings import CheckVerdict, Examination
 from server.cli.doctor.machine import ROOT, size_text
 
 AREA: Final = "disks"
@@ -111,7 +111,9 @@ def _judge_room(
     )
 
 
-def _judge_kind(title: str, mount: _Mount | None, place: InstanceDirectory, found: Examination) -> None:
+def _judge_kind(
+    title: str, mount: _Mount | None, place: InstanceDirectory, found: Examination
+) -> None:
     if mount is None:
         return
     if "ro" in mount.options.split(","):

@@ -26,7 +26,7 @@ from server.cli.doctor import (
     minidumps,
     versions,
 )
-from server.cli.doctor.admin_interface import AdminRequestError, AdminClient, AdminLogin
+from server.cli.doctor.admin_interface import AdminClient, AdminLogin, AdminRequestError
 from server.cli.doctor.configuration import DoctorConfiguration
 from server.cli.doctor.directories import InstanceDirectory, places
 from server.cli.doctor.findings import Examination

@@ -18,7 +18,11 @@ class CheckVerdict(IntEnum):
     @property
     def label(self) -> str:
         """The name in reports."""
-        return {CheckVerdict.OK: "OK", CheckVerdict.LOOK: "look at this", CheckVerdict.WRONG: "wrong"}[self]
+        return {
+            CheckVerdict.OK: "OK",
+            CheckVerdict.LOOK: "look at this",
+            CheckVerdict.WRONG: "wrong",
+        }[self]
 
 
 EXIT_STATUS: Final = {CheckVerdict.OK: 0, CheckVerdict.LOOK: 1, CheckVerdict.WRONG: 3}

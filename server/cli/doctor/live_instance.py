@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from server.cli.doctor import logs
-from server.cli.doctor.admin_interface import AdminRequestError, AdminClient
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.admin_interface import AdminClient, AdminRequestError
+from server.cli.doctor.findings import CheckVerdict, Examination
 
 AREA: Final = "admin interface"
 _HEALTH: Final = "health"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from config_schema.spec import InstanceSpec
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.findings import CheckVerdict, Examination
 from server.cli.log_entries import LogLines, log_entries, parts_of
 from server.log.catalogue import CATALOGUE
 from server.log.levels import LEVELS, Level
@@ -26,10 +26,10 @@ AREA: Final = "log"
 VERSION: Final = "logged version"
 """Name of the fact with the version of the server started last, according to the log."""
 
-_MOST_BYTES: Final = 16 << 20
-_MOST_ENTRIES: Final = 5_000
-_MOST_NAMED: Final = 5
-_MOST_FILES: Final = 3
+_MAX_BYTES: Final = 16 << 20
+_MAX_ENTRIES: Final = 5_000
+_MAX_NAMED: Final = 5
+_MAX_FILES: Final = 3
 _ECHO: Final = "29-0103"
 _BEGUN: Final = "00-0001"
 _VERSION: Final = re.compile(r" 00-0001 Amperage ([^:\s]+)")
@@ -68,7 +68,7 @@ def examine(spec: InstanceSpec, found: Examination) -> None:
                 "the instance has never logged there, or somewhere else",
                 "see --work-dir, where relative paths begin",
             )
-        for path in names[:_MOST_FILES]:
+        for path in names[:_MAX_FILES]:
             found.attempt(AREA, partial(_examine_file, path, found))
 
 
@@ -80,7 +80,7 @@ def examine_lines(name: str, lines: Iterable[bytes], found: Examination) -> None
         lines: lines of the log with their line ends, the oldest first.
         found: collects the findings.
     """
-    kept = deque[_LogFileEntry](maxlen=_MOST_ENTRIES)
+    kept = deque[_LogFileEntry](maxlen=_MAX_ENTRIES)
     left_out = 0
     for entry in _entries(lines):
         if entry.level < Level.INFO or entry.id == _ECHO:
@@ -110,7 +110,7 @@ def _complaints(entries: Iterable[_LogFileEntry]) -> str:
     ids = Counter(entry.id for entry in entries if entry.level >= Level.WARNING)
     return "; ".join(
         f"{count:,} x {identity} {_meaning(identity)}".rstrip()
-        for identity, count in ids.most_common(_MOST_NAMED)
+        for identity, count in ids.most_common(_MAX_NAMED)
     )
 
 
@@ -134,7 +134,7 @@ def _examine_file(path: Path, found: Examination) -> None:
     """Check the end of a file; a compressed file is read completely."""
     with open_regular(path) as file:
         if path.suffix != FORMATS["gzip"].suffix:
-            file.seek(max(0, path.stat().st_size - _MOST_BYTES))
+            file.seek(max(0, path.stat().st_size - _MAX_BYTES))
         examine_lines(str(path), LogLines(file), found)
 
 

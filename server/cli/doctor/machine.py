@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from server.cli.doctor.findings import Examination, CheckVerdict
+from server.cli.doctor.findings import CheckVerdict, Examination
 
 AREA: Final = "machine"
 ROOT: Final = Path("/")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from config_schema.version import VERSION
-from server.cli.doctor.findings import Examination, CheckFinding, CheckVerdict
+from server.cli.doctor.findings import CheckFinding, CheckVerdict, Examination
 
 _INDENT: Final = " " * 18
 
@@ -75,7 +75,9 @@ def _finding(number: int, one: CheckFinding) -> Iterator[str]:
 
 
 def _counts(found: Examination) -> dict[CheckVerdict, int]:
-    return {verdict: sum(one.verdict is verdict for one in found.findings) for verdict in CheckVerdict}
+    return {
+        verdict: sum(one.verdict is verdict for one in found.findings) for verdict in CheckVerdict
+    }
 
 
 def _name(found: Examination) -> str:

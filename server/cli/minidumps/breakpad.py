@@ -19,7 +19,7 @@ MAGIC: Final = b"MDMP"
 _HEADER: Final = struct.Struct("<4sIIIIIQ")
 _STREAM: Final = struct.Struct("<III")
 _COUNT: Final = struct.Struct("<I")
-_MOST_STREAMS: Final = 1_000
+_MAX_STREAMS: Final = 1_000
 
 _UNUSED: Final = 0
 _COUNTED: Final = {3: "threads", 4: "modules"}
@@ -74,7 +74,7 @@ def read_breakpad(octets: bytes) -> Breakpad:
         return Breakpad(None, [], missing=[lacking])
     _, _, count, directory, _, seconds, _ = _HEADER.unpack_from(octets)
     found = Breakpad(datetime.fromtimestamp(seconds, UTC) if seconds else None, [])
-    for number in range(min(count, _MOST_STREAMS)):
+    for number in range(min(count, _MAX_STREAMS)):
         at = directory + number * _STREAM.size
         if at + _STREAM.size > len(octets):
             found.missing.append(f"the directory of streams behind {number} of {count:,}")

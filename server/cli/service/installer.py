@@ -121,7 +121,9 @@ def install(machine: InstallTarget) -> Iterator[InstallStep]:
         copy_installation(machine.place(PREFIX), known_as=PREFIX)
         yield InstallStep(f"{PREFIX}: the program")
         if machine.user != "root" and (hidden := _hidden_interpreter()):
-            yield InstallStep(f"{hidden}, so that user {machine.user} may not run it", StepKind.WARNING)
+            yield InstallStep(
+                f"{hidden}, so that user {machine.user} may not run it", StepKind.WARNING
+            )
         for directory in (CONFIGURATION, STATE):
             machine.place(directory).mkdir(parents=True, exist_ok=True)
         if machine.is_running:

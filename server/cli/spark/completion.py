@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from server.app.completion.lines import CompletionArgument, WordKind, CompletionLine, CompletionOption, CompletionValue
+from server.app.completion.lines import (
+    CompletionArgument,
+    CompletionLine,
+    CompletionOption,
+    CompletionValue,
+    WordKind,
+)
 from server.app.completion.scripts import SHELLS
 from server.cli.spark.options import COMMANDS, OPTIONS
 
@@ -30,10 +36,15 @@ def command_line() -> CompletionLine:
         )
         for name, command in sorted(COMMANDS.items())
     }
-    topic = CompletionArgument(CompletionValue("command", words=tuple(sorted(COMMANDS))), is_optional=True)
+    topic = CompletionArgument(
+        CompletionValue("command", words=tuple(sorted(COMMANDS))), is_optional=True
+    )
     return CompletionLine(
         options=_GENERAL,
-        commands={"help": CompletionLine(help="Shows what a command does.", arguments=(topic,)), **commands},
+        commands={
+            "help": CompletionLine(help="Shows what a command does.", arguments=(topic,)),
+            **commands,
+        },
     )
 
 

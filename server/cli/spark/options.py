@@ -190,7 +190,9 @@ OPTIONS: Final[Mapping[str, SparkOption]] = {
     "type": SparkOption(
         ("message type, such as json; needed where the", "transport accepts more than one")
     ),
-    "uriopts": SparkOption(("connection parameters, such as tcp_nodelay=true", "or compression=zlib")),
+    "uriopts": SparkOption(
+        ("connection parameters, such as tcp_nodelay=true", "or compression=zlib")
+    ),
     "urischeme": SparkOption(
         (
             "URI scheme: tcp, tcps, ws, wss, or unix, where",

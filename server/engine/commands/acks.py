@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.outbox import Outbox
 
 
-_LONGEST_KEPT: Final = 64
+_MAX_KEPT_LENGTH: Final = 64
 """Characters; longer lists are not cached. Clients repeat the same short lists."""
 
 NOT_STORED: Final = "not stored"
@@ -75,7 +75,7 @@ def wants(header: Header, ack: str) -> bool:
     acks = header.acks
     if acks is None:
         return False
-    return ack in (_names(acks) if len(acks) <= _LONGEST_KEPT else _names_anew(acks))
+    return ack in (_names(acks) if len(acks) <= _MAX_KEPT_LENGTH else _names_anew(acks))
 
 
 def acknowledge(session: AckRecipient, header: Header, ack: str, **keys: str | int | None) -> None:
@@ -91,7 +91,9 @@ def acknowledge(session: AckRecipient, header: Header, ack: str, **keys: str | i
         session.send(_ack(header, ack, "success", keys))
 
 
-def acknowledge_late(session: AckRecipient, header: Header, problem: RecordStoreError | None) -> None:
+def acknowledge_late(
+    session: AckRecipient, header: Header, problem: RecordStoreError | None
+) -> None:
     """Send the `persisted` ack, or the failure, unless the client has disconnected meanwhile."""
     if not session.is_open:
         return

@@ -43,7 +43,13 @@ from server.engine.queries.aggregate_query import (
 )
 from server.engine.queries.execution import TopicQuery
 from server.engine.queries.page_query import PageQuery
-from server.expressions import ExpressionError, ContextKind, parse_fields, parse_identifiers, references
+from server.expressions import (
+    ContextKind,
+    ExpressionError,
+    parse_fields,
+    parse_identifiers,
+    references,
+)
 from server.expressions.topic_names import select_topics
 from server.message_types.base import BodyError
 from server.security.permissions import Permission
@@ -65,7 +71,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.aggregate_subscription import AggregateSubscription
     from server.topics.subscriptions.subscription import Subscription
 
-_LONGEST_PROJECTION: Final = 64 * 1024
+_MAX_PROJECTION_LENGTH: Final = 64 * 1024
 """Bytes (AMPS Command Reference, sow command: Options Field)."""
 
 
@@ -90,7 +96,10 @@ def query(session: QuerySession, header: Header, options: Mapping[str, str]) -> 
 
 
 def open_query(
-    session: QuerySession, header: Header, options: Mapping[str, str], as_of: HistoryPoint | None = None
+    session: QuerySession,
+    header: Header,
+    options: Mapping[str, str],
+    as_of: HistoryPoint | None = None,
 ) -> tuple[QueryCommand, AggregateQuery]:
     """Return a query for groups of a topic's records; nothing is sent yet.
 
@@ -115,7 +124,9 @@ def open_query(
     return command, found
 
 
-def query_and_subscribe(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> None:
+def query_and_subscribe(
+    session: SubscribeSession, header: Header, options: Mapping[str, str]
+) -> None:
     """Query groups of a topic's records, and subscribe to their changes.
 
     Raises:
@@ -157,7 +168,10 @@ def query_and_subscribe(session: SubscribeSession, header: Header, options: Mapp
             groups = _all_groups(command, topic, terms, follower)
         inherit = subscribe.remember(session, subscription, from_before=True)
         found = PageQuery(follower.page, groups, replaced, inherit, tested(topic))
-    command.begin([TopicQuery(AggregateSubscriptionQuery(found, follower), command.presentation)], sent=remember)
+    command.begin(
+        [TopicQuery(AggregateSubscriptionQuery(found, follower), command.presentation)],
+        sent=remember,
+    )
 
 
 def _all_groups(
@@ -186,8 +200,8 @@ def _read(
         raise option_refusal("projection", f"no message of type {message_type.name} can be made")
     functions = session.engine.settings.functions
     text = options["projection"]
-    if len(text.encode(errors="surrogateescape")) > _LONGEST_PROJECTION:
-        raise option_refusal("projection", f"it is longer than {_LONGEST_PROJECTION} bytes")
+    if len(text.encode(errors="surrogateescape")) > _MAX_PROJECTION_LENGTH:
+        raise option_refusal("projection", f"it is longer than {_MAX_PROJECTION_LENGTH} bytes")
     for name in AGGREGATION_OPTIONS:
         check_entries(name, options[name], MAX_COMPUTED_FIELDS)
     try:

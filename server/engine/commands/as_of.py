@@ -75,7 +75,9 @@ def _look_up(
         )
     request = read_bookmark(header)
     if request.ends:
-        raise CommandRefusedError("invalid bookmark", f"{text!r}: expected one point in time, no range")
+        raise CommandRefusedError(
+            "invalid bookmark", f"{text!r}: expected one point in time, no range"
+        )
 
     def found(place: LogPosition) -> None:
         if not session.is_open:

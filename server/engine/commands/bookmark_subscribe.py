@@ -30,7 +30,7 @@ from server.engine.commands.parsing.topic_selection import (
     restricted_to,
 )
 from server.engine.replays.rate_limiter import ReplayRate, parse_rate
-from server.engine.replays.replay import ReplayGroupKey, Replay, ReplayTerms, read_for
+from server.engine.replays.replay import Replay, ReplayGroupKey, ReplayTerms, read_for
 from server.engine.replays.replay_clock import ReplayClock
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
@@ -194,7 +194,10 @@ def replayed_topics(session: SubscribeSession, selector: TopicSelector) -> Topic
 
 
 def begin(
-    session: SubscribeSession, header: Header, options: Mapping[str, str], subscription: Subscription
+    session: SubscribeSession,
+    header: Header,
+    options: Mapping[str, str],
+    subscription: Subscription,
 ) -> None:
     """Begin the replay of a placed subscription, once its bookmark is found.
 

@@ -29,11 +29,11 @@ from server.engine.commands.memory_account import check_memory
 from server.storage.sow.store import RecordStoreError
 from server.util.limits import (
     MAX_ACK_TYPES,
-    MAX_SUBSCRIPTION_IDS,
-    MAX_SOW_KEYS,
-    MAX_SUBSCRIPTION_SOW_KEYS,
     MAX_OPTIONS_LENGTH,
     MAX_ORDER_TERMS,
+    MAX_SOW_KEYS,
+    MAX_SUBSCRIPTION_IDS,
+    MAX_SUBSCRIPTION_SOW_KEYS,
     MAX_SUBSCRIPTIONS,
 )
 
@@ -113,13 +113,15 @@ _SUBSCRIBING: Final = (subscribe.handle, sow_and_subscribe.handle)
 _FOR_THE_PEER_ALONE: Final = (sow.handle, *_SUBSCRIBING)
 """Commands that are not worth executing for a peer that has disconnected."""
 
-_LONGEST_NAME: Final = 32  # of a command; unknown commands may be longer
+_MAX_NAME_LENGTH: Final = 32  # of a command; unknown commands may be longer
 
 _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
-def execute(session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None) -> None:
+def execute(
+    session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None
+) -> None:
     """Execute a command of a session, or refuse it.
 
     Args:
@@ -129,7 +131,7 @@ def execute(session: DispatchSession, header: Header, body: bytes, exact_header:
         exact_header: the header's bytes, if they contain all that the header says. The next
             command with the same bytes is then the same command. None if they do not.
     """
-    session.command = header.command[:_LONGEST_NAME]
+    session.command = header.command[:_MAX_NAME_LENGTH]
     _trace(session, header, body)
     if session.told:
         _has_heard(session)
@@ -157,7 +159,9 @@ def _has_heard(session: DispatchSession) -> None:
         log.refusals.heard(session.client_hash, told)
 
 
-def _execute_instead_of_logon(session: DispatchSession, header: Header, body: bytes) -> CommandSteps:
+def _execute_instead_of_logon(
+    session: DispatchSession, header: Header, body: bytes
+) -> CommandSteps:
     yield from logon.log_on_implicitly(session)
     steps = _execute_after_logon(session, header, body, None)
     if steps is not None:
@@ -172,7 +176,9 @@ def _finish(session: DispatchSession, header: Header, steps: CommandSteps) -> Co
         _answer(session, header, error)
 
 
-def _answer(session: DispatchSession, header: Header, error: CommandRefusedError | RecordStoreError) -> None:
+def _answer(
+    session: DispatchSession, header: Header, error: CommandRefusedError | RecordStoreError
+) -> None:
     if isinstance(error, RecordStoreError):
         refuse(session, header, NOT_READABLE, str(error))
         return

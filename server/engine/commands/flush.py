@@ -11,7 +11,7 @@ from server.engine.commands.publish import acknowledge_stored
 
 if TYPE_CHECKING:
     from server.engine.commands.persisted_acks import PublishSession
-    from server.storage.sow.store import StoreCallback, RecordStoreError
+    from server.storage.sow.store import RecordStoreError, StoreCallback
 
 
 def handle(session: PublishSession, header: Header, _body: bytes) -> None:

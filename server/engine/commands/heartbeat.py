@@ -20,7 +20,7 @@ from server.engine.commands.errors import CommandRefusedError
 if TYPE_CHECKING:
     from server.engine.commands.continuation import PendingInput
 
-_LEAST_GRACE: Final = 1.0
+_MIN_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
@@ -79,7 +79,7 @@ class HeartbeatTimer:
     def __init__(self, session: HeartbeatSession, interval: float, grace: float = 0.0) -> None:
         self._session = session
         self._interval = interval
-        self._patience = max(2 * interval + max(_LEAST_GRACE, interval / 2), interval + grace)
+        self._patience = max(2 * interval + max(_MIN_GRACE, interval / 2), interval + grace)
         self._cancel_beat: Callable[[], None] | None = None
         self._cancel_watch: Callable[[], None] | None = None
 

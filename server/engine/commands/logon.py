@@ -11,7 +11,7 @@ from server.engine.commands import context
 from server.engine.commands.acks import NOT_STORED, acknowledge, failure, wants
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import read_logon_options
-from server.security.authentication import Admission, LogonCredentials, ChallengeLimit, LogonOrigin
+from server.security.authentication import Admission, ChallengeLimit, LogonCredentials, LogonOrigin
 from server.security.deferred import decided, on_answer
 from server.security.permissions import Permission
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from server.engine.commands.continuation import CommandSteps
-    from server.security.authentication import LogonAuthenticator, Challenge, LogonExchange
+    from server.security.authentication import Challenge, LogonAuthenticator, LogonExchange
     from server.security.deferred import AnswerFuture
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
@@ -31,7 +31,7 @@ _TOLD_AGAIN: Final = (
     "the message was refused when it was published, or has been lost since, and it is not certain"
     " that its publisher was told"
 )
-_TOLD_AT_ONCE: Final = 100
+_NOTIFY_BATCH_SIZE: Final = 100
 """Refusals that are reported in a time slice."""
 
 _PATIENCE: Final = 1.0
@@ -216,7 +216,7 @@ def _tell_again(session: LogonSession, untold: SequenceRanges) -> CommandSteps:
             return
         refused = Header("publish", sequence=number)
         session.send(failure(refused, "persisted", NOT_STORED, _TOLD_AGAIN))
-        if not count % _TOLD_AT_ONCE:
+        if not count % _NOTIFY_BATCH_SIZE:
             yield True
     session.told = untold
 
@@ -308,7 +308,9 @@ def _credentials(
     session: LogonSession, header: Header, client_name: str, message_type: str
 ) -> LogonCredentials:
     origin = _origin(session, client_name, message_type, header.correlation_id or "")
-    return LogonCredentials(header.user_id or "", header.password or "", explicit=True, origin=origin)
+    return LogonCredentials(
+        header.user_id or "", header.password or "", explicit=True, origin=origin
+    )
 
 
 def _origin(
@@ -326,7 +328,9 @@ def _origin(
     )
 
 
-def _admit(session: LogonSession, credentials: LogonCredentials) -> Generator[AnswerFuture[Any], None, Admission]:
+def _admit(
+    session: LogonSession, credentials: LogonCredentials
+) -> Generator[AnswerFuture[Any], None, Admission]:
     """Ask the authentication and entitlement modules to decide on a logon.
 
     Returns:
@@ -366,7 +370,9 @@ def _admit(session: LogonSession, credentials: LogonCredentials) -> Generator[An
     return admission
 
 
-def _say_refused(session: LogonSession, credentials: LogonCredentials, user: str, reason: str) -> None:
+def _say_refused(
+    session: LogonSession, credentials: LogonCredentials, user: str, reason: str
+) -> None:
     name = credentials.origin.client_name
     party = session.party._replace(user=user, client_name=name)
     session.engine.audit.logon_refused(party, reason)

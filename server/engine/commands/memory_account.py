@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from server.engine.commands.errors import CommandRefusedError
-from server.util.limits import MAX_FILTER_LENGTH, MAX_CLIENT_MEMORY
+from server.util.limits import MAX_CLIENT_MEMORY, MAX_FILTER_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,9 +83,11 @@ def check_memory(session: MemoryAccount, header: Header) -> None:
         CommandRefused: it is too much.
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
-    if not has_memory_for(session, memory_of(header) - (0 if replaced is None else replaced.memory)):
+    if not has_memory_for(
+        session, memory_of(header) - (0 if replaced is None else replaced.memory)
+    ):
         raise CommandRefusedError(
             "limit exceeded",
-            f"the subscriptions and queries of a connection may take {MAX_CLIENT_MEMORY} bytes of memory:"
-            " expected shorter filters and lists, or fewer of them",
+            f"the subscriptions and queries of a connection may take {MAX_CLIENT_MEMORY} bytes of"
+            " memory: expected shorter filters and lists, or fewer of them",
         )

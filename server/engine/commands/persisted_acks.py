@@ -33,13 +33,13 @@ from server.topics.sow_registry import when_all_settled
 if TYPE_CHECKING:
     from server.engine.commands.publish_target import PublishTargets
     from server.engine.commands.silent_refusals import SilentRefusals
-    from server.storage.sow.store import StoreCallback, RecordStoreError
+    from server.storage.sow.store import RecordStoreError, StoreCallback
 
 DurabilityWait: TypeAlias = "Callable[[StoreCallback], None]"
 """Calls back when the effects of a command are on stable storage, or may not get there."""
 
 _MICROSECONDS: Final = 1e6
-_MOST_APART: Final = 512
+_MAX_APART: Final = 512
 """Commands that wait separately; further ones are combined."""
 
 
@@ -128,7 +128,7 @@ class PersistedAcks:
         """
         if is_certain:
             sequences = (sequences[-1],)
-            if len(self._waiting) >= _MOST_APART:
+            if len(self._waiting) >= _MAX_APART:
                 self._crowd_in(sequences, when_stored)
                 return
         self._add(_PendingAck(self._session.heard_at, sequences), when_stored)
@@ -193,7 +193,7 @@ class PersistedAcks:
                 self._send()
                 if self._session.is_open:
                     self._session.send(first.own)
-        if self._crowd is not None and len(waiting) <= _MOST_APART // 2:
+        if self._crowd is not None and len(waiting) <= _MAX_APART // 2:
             self._close_crowd()
         if self._reached is not None and not self._is_due:
             self._is_due = True

@@ -18,10 +18,10 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.topic import RESERVED_TOPICS, is_reserved
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import PublishSession, DurabilityWait
+    from server.engine.commands.persisted_acks import DurabilityWait, PublishSession
     from server.engine.commands.publish_target import PublishTarget
 
-_LONGEST_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
+_MAX_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
 ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
@@ -62,7 +62,11 @@ def handle(session: PublishSession, header: Header, body: bytes) -> None:
 
 
 def acknowledge_stored(
-    session: PublishSession, header: Header, when_stored: DurabilityWait, *, is_certain: bool = False
+    session: PublishSession,
+    header: Header,
+    when_stored: DurabilityWait,
+    *,
+    is_certain: bool = False,
 ) -> None:
     """Acknowledge a command as soon as it is on stable storage, if its sender is still connected.
 
@@ -80,7 +84,7 @@ def acknowledge_stored(
 
 def lifetime(expiration: int | None) -> int | None:
     """Return a message's lifetime in seconds by its header's expiration; None without one."""
-    return None if expiration is None else min(expiration, _LONGEST_LIFE)
+    return None if expiration is None else min(expiration, _MAX_LIFE)
 
 
 def plain_target(session: PublishSession, header: Header) -> PublishTarget | None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from amperage.wire.framing import Frame
     from amperage.wire.header_template import FrameBatch, HeaderOutline
 
-_MOST_REMEMBERED: Final = 1024
-_LONGEST_REMEMBERED: Final = 512
+_MAX_REMEMBERED: Final = 1024
+_MAX_REMEMBERED_LENGTH: Final = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,9 @@ def make_publish_header(
 
 NO_MARKS: Final = MessageMetadata(None, None, None)
 
-PublishBatchCallback = Callable[[PublishHeader, Sequence[bytes], Sequence[bytes], Sequence[MessageMetadata]], None]
+PublishBatchCallback = Callable[
+    [PublishHeader, Sequence[bytes], Sequence[bytes], Sequence[MessageMetadata]], None
+]
 """Publishes a batch: the meaning of its headers, the messages, their numbers, if these are used,
 and the marks of each message, if there are any."""
 ExecuteCallback = Callable[[bytes, bytes], bool]
@@ -108,9 +110,9 @@ class PublishHeaderCache:
             marks: the marks of its message; later headers may have other values.
             publish: the meaning of the header.
         """
-        if len(header) > _LONGEST_REMEMBERED:
+        if len(header) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self._known) + len(self._outlines) >= _MOST_REMEMBERED:
+        if len(self._known) + len(self._outlines) >= _MAX_REMEMBERED:
             self.forget()
         if publish.is_marked:
             found = split_at_values(header)
@@ -131,7 +133,9 @@ class PublishHeaderCache:
         self._known.clear()
         self._outlines.clear()
 
-    def gather(self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback) -> int:
+    def gather(
+        self, frames: Iterable[Frame], publish: PublishBatchCallback, obey: ExecuteCallback
+    ) -> int:
         """Publish frames with remembered headers in batches, and execute all others in their place.
 
         Args:
@@ -155,7 +159,7 @@ class PublishHeaderCache:
             if known is None:
                 left, digits, right = split_at_sequence(header)
                 known = find((left, right))
-                if known is None and outlines and len(header) <= _LONGEST_REMEMBERED:
+                if known is None and outlines and len(header) <= _MAX_REMEMBERED_LENGTH:
                     found = split_at_values(header)
                     if found is not None:
                         outline, digits, said = found

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 NOT_ENTITLED: Final = "not entitled"
 
-_MOST_KNOWN: Final = 1024
+_MAX_KNOWN: Final = 1024
 """Limited topics that a connection caches."""
 
 
@@ -207,7 +207,7 @@ class PublishTargets:
             return topic
         known = self._known.get(name)
         if known is None or known.permit is not permit or known.topic.topic is not topic:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             limited = FilteredTopic(
                 topic,

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from server.engine.commands.acks import NOT_READABLE, acks_among, failure, success, wants
 from server.engine.commands.memory_account import memory_of
 from server.engine.commands.parsing.topic_selection import entitlement_filter, read_topic
-from server.engine.queries.execution import TopicQuery, QueryPart, QueryExecution, ResultFormat, QueryTotals
+from server.engine.queries.execution import (
+    QueryExecution,
+    QueryPart,
+    QueryTotals,
+    ResultFormat,
+    TopicQuery,
+)
 from server.engine.queries.redacted_query import RedactedQuery
 from server.expressions.regex.budget import TooCostlyError
 from server.storage.sow.query.query import QuerySpec

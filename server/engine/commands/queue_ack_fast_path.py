@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
 
 _BOOKMARKS_KEY: Final = b'"bm":"'
-_MOST_REMEMBERED: Final = 64
-_LONGEST_REMEMBERED: Final = 512
+_MAX_REMEMBERED: Final = 64
+_MAX_REMEMBERED_LENGTH: Final = 512
 
 
 class AckHeaderCache:
@@ -52,9 +52,9 @@ class AckHeaderCache:
         if queue is None or self._is_filtered or self._session.engine.log.enabled("12-0002"):
             return
         left, bookmarks, right = _around_bookmarks(exact_header)
-        if bookmarks != header.bookmark or len(left) + len(right) > _LONGEST_REMEMBERED:
+        if bookmarks != header.bookmark or len(left) + len(right) > _MAX_REMEMBERED_LENGTH:
             return
-        if len(self._known) >= _MOST_REMEMBERED:
+        if len(self._known) >= _MAX_REMEMBERED:
             self._known.clear()
         self._known[left, right] = queue
 

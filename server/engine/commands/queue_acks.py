@@ -18,8 +18,8 @@ from server.engine.commands.parsing.query_parameters import read_keys
 from server.engine.commands.parsing.topic_selection import read_filter
 from server.engine.commands.publish import acknowledge_stored
 from server.expressions.regex.budget import TooCostlyError
-from server.queues.core import UnmatchedError, AckOutcome, parse_bookmarks
-from server.queues.topic.acknowledgement import QueueAckResult, AckTerms
+from server.queues.core import AckOutcome, UnmatchedError, parse_bookmarks
+from server.queues.topic.acknowledgement import AckTerms, QueueAckResult
 from server.queues.topic.queue_journal import NOBODY
 from server.security.permissions import Permission
 from server.storage.journal import JournalUnavailableError, JournalUnreadableError
@@ -40,9 +40,9 @@ _WAYS: Final = ("cancel", "expire")
 _EXCLUSIVE: Final = (*_WAYS, "extend", "redrive")
 _OPTIONS: Final = frozenset({*_EXCLUSIVE, "delay", "non_regex_topic", "none"})
 _MICROSECONDS: Final = 1_000  # nanoseconds
-_AT_ONCE: Final = 512
+_BATCH_SIZE: Final = 512
 """Messages that are acknowledged in a time slice."""
-_REDRIVEN_AT_ONCE: Final = 32
+_REDRIVE_BATCH_SIZE: Final = 32
 """Dead letters that are redriven in a time slice."""
 
 
@@ -108,7 +108,11 @@ def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps
 
 
 def acknowledge_messages(
-    session: PublishSession, header: Header, body: bytes, options: Mapping[str, str], queue: QueueTopic
+    session: PublishSession,
+    header: Header,
+    body: bytes,
+    options: Mapping[str, str],
+    queue: QueueTopic,
 ) -> CommandSteps:
     """Acknowledge messages of a queue by their bookmarks, their SOW keys, or a filter.
 
@@ -163,7 +167,12 @@ def acknowledge_messages(
 
 
 def _deal_with(
-    session: PublishSession, queue: QueueTopic, found: Iterator[MessageSearchBatch], said: AckTerms, *, redrives: bool
+    session: PublishSession,
+    queue: QueueTopic,
+    found: Iterator[MessageSearchBatch],
+    said: AckTerms,
+    *,
+    redrives: bool,
 ) -> Generator[bool, None, QueueAckResult]:
     """Acknowledge or redrive messages as they are found; the command's number is not recorded."""
     acks, some = queue.acknowledging, said._replace(publisher=NOBODY)
@@ -171,7 +180,7 @@ def _deal_with(
     for portion in found:
         looked_at += portion.looked_at
         matched += len(portion.places)
-        for places in _parts(portion.places, _REDRIVEN_AT_ONCE if redrives else _AT_ONCE):
+        for places in _parts(portion.places, _REDRIVE_BATCH_SIZE if redrives else _BATCH_SIZE):
             if redrives:
                 done += queue.redriving.redrive(places, some, session.writing.may)
             elif places:
@@ -228,7 +237,9 @@ def _read_marks(text: str) -> list[PublisherSequence]:
     return marks
 
 
-def _answer(session: PublishSession, header: Header, queue: QueueTopic, done: QueueAckResult) -> None:
+def _answer(
+    session: PublishSession, header: Header, queue: QueueTopic, done: QueueAckResult
+) -> None:
     if header.acks is None:
         return
     for ack in ("processed", "completed"):

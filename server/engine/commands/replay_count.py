@@ -21,7 +21,7 @@ from server.engine.commands.bookmark_subscribe import (
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import check_count_options, option_refusal
 from server.engine.commands.parsing.topic_selection import read_filter, read_topic, require_topic
-from server.engine.replays.replay_counter import ReplayCounter, MessageSizeSink, CountTerms
+from server.engine.replays.replay_counter import CountTerms, MessageSizeSink, ReplayCounter
 from server.security.deferred import AnswerFuture, decided
 from server.security.permissions import Permission
 from server.storage.journal import BookmarkError, JournalUnreadableError
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from server.engine.commands.subscription_context import SubscribeSession
     from server.topics.transaction_log import LogPosition, TransactionLog
 
-_MOST_PARTS: Final = 1_000
-_MOST_DIGITS: Final = 18
+_MAX_PARTS: Final = 1_000
+_MAX_DIGITS: Final = 18
 
 
 def is_asked_for(options: Mapping[str, str]) -> bool:
@@ -68,7 +68,9 @@ def count(session: SubscribeSession, header: Header, options: Mapping[str, str])
     )
     terms = CountTerms(header.top_n, _number(options, "count_bytes"), _parts(options))
     if terms.rows == 0:
-        raise CommandRefusedError("invalid option", "top_n is a number of messages to count: 1 or more")
+        raise CommandRefusedError(
+            "invalid option", "top_n is a number of messages to count: 1 or more"
+        )
     found: AnswerFuture[LogPosition] = AnswerFuture()
     log.look_up(session.number, read_bookmark(header), read_not_found(options), found.give)
     place: LogPosition = yield from decided(found)  # type: ignore[arg-type]  # mypy takes apart the union
@@ -91,7 +93,9 @@ def count(session: SubscribeSession, header: Header, options: Mapping[str, str])
     _tell(session, header, log, counted)
 
 
-def _tell(session: SubscribeSession, header: Header, log: TransactionLog, counted: ReplayCounter) -> None:
+def _tell(
+    session: SubscribeSession, header: Header, log: TransactionLog, counted: ReplayCounter
+) -> None:
     """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:
@@ -115,8 +119,8 @@ def _tell(session: SubscribeSession, header: Header, log: TransactionLog, counte
 
 def _parts(options: Mapping[str, str]) -> int:
     parts = _number(options, "count_parts") or 1
-    if parts > _MOST_PARTS:
-        raise option_refusal("count_parts", f"expected no more than {_MOST_PARTS}")
+    if parts > _MAX_PARTS:
+        raise option_refusal("count_parts", f"expected no more than {_MAX_PARTS}")
     return parts
 
 
@@ -124,6 +128,6 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS) or int(text) < 1:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS) or int(text) < 1:
         raise option_refusal(name, "expected a whole number from 1")
     return int(text)

@@ -34,14 +34,18 @@ from server.engine.queries.page_query import PageQuery
 from server.expressions.regex.budget import SearchAllowance
 from server.security.permissions import Permission
 from server.storage.sow.query.record_filter import RecordFilter
-from server.topics.subscriptions.delivery.record_delivery import MATCH, OutboxRecordFramer, RecordMessage
+from server.topics.subscriptions.delivery.record_delivery import (
+    MATCH,
+    OutboxRecordFramer,
+    RecordMessage,
+)
 from server.topics.subscriptions.entitlement_limits import permitted_filter
 
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
     from server.engine.commands.parsing.query_parameters import QueryTerms
     from server.engine.commands.subscription_context import SubscribeSession
-    from server.engine.queries.execution import TopicQuery, QueryExecution
+    from server.engine.queries.execution import QueryExecution, TopicQuery
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import TopicSelection
@@ -59,7 +63,9 @@ def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSt
     yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
 
 
-def _query_and_subscribe(session: SubscribeSession, header: Header, behind: list[bytes]) -> CommandSteps:
+def _query_and_subscribe(
+    session: SubscribeSession, header: Header, behind: list[bytes]
+) -> CommandSteps:
     options = read_options(header)
     if aggregation.is_asked_for(options):
         aggregation.query_and_subscribe(session, header, options)

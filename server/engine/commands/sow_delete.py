@@ -64,10 +64,10 @@ if TYPE_CHECKING:
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import TopicSelection
 
-_AT_ONCE: Final = 50
+_BATCH_SIZE: Final = 50
 """Records deleted between two checks of the clock, with one log entry."""
 
-_KEYS_AT_ONCE: Final = 200
+_KEY_BATCH_SIZE: Final = 200
 """SOW keys looked up between two checks of the clock."""
 
 
@@ -133,7 +133,7 @@ class _DeletionCandidates:
             if not states:
                 yield _Group(topic, ())
             while states:
-                some = [states.popleft() for _ in range(min(_AT_ONCE, len(states)))]
+                some = [states.popleft() for _ in range(min(_BATCH_SIZE, len(states)))]
                 yield _Group(topic, some)
 
 
@@ -243,7 +243,10 @@ def _find(
 
 
 def _find_matching(
-    session: PublishSession, topics: Sequence[tuple[SowTopicRecords, TopicSelection]], filter_: Expr, found: _DeletionCandidates
+    session: PublishSession,
+    topics: Sequence[tuple[SowTopicRecords, TopicSelection]],
+    filter_: Expr,
+    found: _DeletionCandidates,
 ) -> CommandSteps:
     now = to_nanoseconds(session.last_heard)
     queries = [_query(sow, selected, filter_, now) for sow, selected in topics]
@@ -298,8 +301,8 @@ def _named(
 ) -> Iterator[list[Record]]:
     """Yield the records of a topic that the command names by keys or by a message."""
     if which.keys is not None:
-        for start in range(0, len(which.keys), _KEYS_AT_ONCE):
-            yield sow.find_keys(which.keys[start : start + _KEYS_AT_ONCE], selected.names)
+        for start in range(0, len(which.keys), _KEY_BATCH_SIZE):
+            yield sow.find_keys(which.keys[start : start + _KEY_BATCH_SIZE], selected.names)
         return
     for name in _names(selected, selector):
         try:
@@ -378,7 +381,9 @@ def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
     return [name for name in selected.keeper.table.topics if selected.names(name)]
 
 
-def _acknowledge(session: PublishSession, header: Header, found: _DeletionCandidates, deleted: int) -> None:
+def _acknowledge(
+    session: PublishSession, header: Header, found: _DeletionCandidates, deleted: int
+) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack, **keys, sequence=header.sequence)

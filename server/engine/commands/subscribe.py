@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import PageTerms
 
 _DELTA: Final = frozenset({"delta_subscribe", "sow_and_delta_subscribe"})
-_LET_GO_AT_ONCE: Final = 50
+_RELEASE_BATCH_SIZE: Final = 50
 """Pending conflated messages that are released per time slice when their subscription ends."""
 _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0}
 """The statistics of a delta subscription. Clients may ask for them though it queries nothing."""
@@ -99,7 +99,9 @@ def _subscribe(session: SubscribeSession, header: Header, behind: list[bytes]) -
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefusedError("invalid option", "top_n is for subscriptions with a bookmark")
     if header.skip_n:
-        raise CommandRefusedError("invalid option", "skip_n is for queries and what begins with one")
+        raise CommandRefusedError(
+            "invalid option", "skip_n is for queries and what begins with one"
+        )
     if header.bookmark is not None and header.command in _DELTA:
         raise CommandRefusedError(
             "invalid command", "a replay from a bookmark sends whole messages, not deltas"
@@ -180,7 +182,7 @@ def place(
     yield from attach_in_steps(session, subscription, behind)
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
-        while before.conflater.release_some(_LET_GO_AT_ONCE):
+        while before.conflater.release_some(_RELEASE_BATCH_SIZE):
             yield True
     put_in_place(session, header, subscription)
     return subscription
@@ -202,7 +204,7 @@ def put_in_place(session: SubscribeSession, header: Header, subscription: Subscr
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
-        while before.conflater.release_some(_LET_GO_AT_ONCE):
+        while before.conflater.release_some(_RELEASE_BATCH_SIZE):
             pass
     try:
         session.place(subscription)
@@ -415,8 +417,8 @@ def _check_conflated(session: SubscribeSession, sub_id: str) -> None:
     if sum(one.conflater is not None for one in others) >= MAX_CONFLATED_SUBSCRIPTIONS:
         raise CommandRefusedError(
             "limit exceeded",
-            f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions: join them, or use"
-            " more connections",
+            f"a connection may have {MAX_CONFLATED_SUBSCRIPTIONS} conflated subscriptions:"
+            " join them, or use more connections",
         )
 
 
@@ -467,7 +469,9 @@ def remember(
     return remember
 
 
-def _presentation(session: SubscribeSession, subscription: Subscription, topic: str) -> Presentation:
+def _presentation(
+    session: SubscribeSession, subscription: Subscription, topic: str
+) -> Presentation:
     """Return the form in which a subscriber gets records of a topic."""
     if subscription.aggregation is not None:
         return subscription.presentation

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
 
 
-_AT_ONCE: Final = 20
+_BATCH_SIZE: Final = 20
 """Subscriptions that are ended between two checks of the clock."""
 
 
@@ -53,11 +53,11 @@ def handle(session: UnsubscribeSession, header: Header, _body: bytes) -> Command
         while session.loosen(sub_id):
             yield True
         session.end_subscription(sub_id)
-        if number % _AT_ONCE == 0:
+        if number % _BATCH_SIZE == 0:
             yield True
     for number, query_id in enumerate((header.query_id or "").split(","), 1):
         session.cancel_query(query_id.strip())
-        if number % _AT_ONCE == 0:
+        if number % _BATCH_SIZE == 0:
             yield True
     acknowledge(session, header, "processed")
 

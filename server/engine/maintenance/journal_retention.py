@@ -193,7 +193,9 @@ class JournalRetention:
             Whether that succeeded; if not, the store logs the reason.
         """
         stores = self._stores
-        settled: asyncio.Future[RecordStoreError | None] = asyncio.get_running_loop().create_future()
+        settled: asyncio.Future[RecordStoreError | None] = (
+            asyncio.get_running_loop().create_future()
+        )
 
         def settle(problem: RecordStoreError | None) -> None:
             if not settled.done():

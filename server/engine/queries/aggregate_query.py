@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from server.storage.views.group_records import GroupRecords
     from server.topics.subscriptions.aggregate_subscription import AggregateSubscription
 
-_AT_ONCE: Final = 100
+_BATCH_SIZE: Final = 100
 """Records that are gathered, or records of groups that are made, in a time slice."""
 
 
@@ -58,7 +58,7 @@ class GroupOrder:
 
     def wanted(self) -> Iterator[Sequence[Record]]:
         """Yield the selected records, in order and in slices, some of which may be empty."""
-        for places in self._ranking.slices(_AT_ONCE):
+        for places in self._ranking.slices(_BATCH_SIZE):
             yield [self._records.pop(place) for place in places]
 
 
@@ -77,10 +77,10 @@ class GroupCollector:
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Yield per slice of work the records of groups, perhaps none."""
         for records in self._scan:
-            for some in split_into_chunks(records, _AT_ONCE):
+            for some in split_into_chunks(records, _BATCH_SIZE):
                 self._groups.gather(some)
                 yield []
-        while made := self._groups.settle(_AT_ONCE):
+        while made := self._groups.settle(_BATCH_SIZE):
             yield made
 
     def close(self) -> None:
@@ -100,8 +100,8 @@ class GroupIterator:
 
     def __iter__(self) -> Iterator[Sequence[Record]]:
         """Yield the records in slices."""
-        for start in range(0, len(self._records), _AT_ONCE):
-            yield self._records[start : start + _AT_ONCE]
+        for start in range(0, len(self._records), _BATCH_SIZE):
+            yield self._records[start : start + _BATCH_SIZE]
 
     def close(self) -> None:
         """Do nothing: there is no scan to end."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.presentation import Presentation
     from server.util.task import TaskScheduler
 
-_AT_ONCE: Final = 200
+_BATCH_SIZE: Final = 200
 """Results that are framed in a time slice."""
 
 
@@ -115,7 +115,9 @@ class QueryExecution:
         begun: the time of its beginning, by the scheduler's clock.
     """
 
-    def __init__(self, asker: QueryClient, turns: TaskScheduler, form: ResultFormat, sub_id: str | None) -> None:
+    def __init__(
+        self, asker: QueryClient, turns: TaskScheduler, form: ResultFormat, sub_id: str | None
+    ) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id
         self.begun = turns.elapsed()
@@ -198,14 +200,14 @@ class QueryExecution:
         sent = 0
         for query, take in self._results:
             for records in query:
-                for some in split_into_chunks(records, _AT_ONCE):
+                for some in split_into_chunks(records, _BATCH_SIZE):
                     sent += sum(map(take, some))
                     yield
         self.batches.finish()
         self.send(Header(command="group_end", query_id=self.query_id))
         for query, take in self._leavers:
             for records in query:
-                for some in split_into_chunks(records, _AT_ONCE):
+                for some in split_into_chunks(records, _BATCH_SIZE):
                     for record in some:
                         take(record)
                     yield

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from server.storage.sow.records import Record
     from server.topics.subscriptions.paging.page import Page
 
-_AT_ONCE: Final = 200
+_BATCH_SIZE: Final = 200
 """Records that are ordered or read, or changes that are applied, in a time slice."""
 
 
@@ -85,14 +85,14 @@ class PageQuery:
         known = self._take_over()
         if self._scan is not None:
             for records in self._scan:
-                for some in split_into_chunks(records, _AT_ONCE):
+                for some in split_into_chunks(records, _BATCH_SIZE):
                     if page.has_ended:
                         return
                     page.results.fill(some)
                     yield []
             page.results.filled()
             self._cut_page()
-            while page.results.catch_up(_AT_ONCE):
+            while page.results.catch_up(_BATCH_SIZE):
                 yield []
         yield from self._records([key for key in self.cut if key not in known])
         page.release()
@@ -120,10 +120,10 @@ class PageQuery:
 
     def _records(self, keys: list[str]) -> Iterator[list[Record]]:
         page = self._page
-        for start in range(0, len(keys), _AT_ONCE):
+        for start in range(0, len(keys), _BATCH_SIZE):
             if page.has_ended:  # by a replacement, which continues from the records sent
                 page.unsent(keys[start:])
                 return
-            chunk = keys[start : start + _AT_ONCE]
+            chunk = keys[start : start + _BATCH_SIZE]
             page.sent(chunk)
             yield [record for record in map(page.state, chunk) if record is not None]

@@ -134,7 +134,9 @@ class HistoricalPage:
         if is_superseded(entry, previous):
             return
         self._put(record)
-        self._audience.announce(RecordChange(record.key, record.topic, previous, record), envelope, MATCH)
+        self._audience.announce(
+            RecordChange(record.key, record.topic, previous, record), envelope, MATCH
+        )
         if self.page.results.position(record.key) is None:
             self._take(record.key)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic_table import TopicTable
 
-_MOST_HELD: Final = 1 << 20
+_MAX_HELD: Final = 1 << 20
 """Bytes that may be held back before the subscription goes back to reading the log."""
 
 
@@ -48,7 +48,7 @@ class LiveHandover:
     @property
     def holds_too_much(self) -> bool:
         """True if the messages held back exceed the limit."""
-        return self._held.size > _MOST_HELD
+        return self._held.size > _MAX_HELD
 
     def release(self) -> None:
         """Release the messages held back to the client, and send further ones directly."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from server.topics.transaction_log import TransactionLog
 
 _NUMBERS: Final = count(1)
-_LONGEST_WAIT_S: Final = 60.0
+_MAX_WAIT_S: Final = 60.0
 """Interval at which the wall clock is checked again: it may have been set."""
 
 _BEHIND_SECONDS: Final = 0.01
@@ -286,7 +286,7 @@ class ReplayLogReader:
             rest = before / _MICROSECONDS - self._engine.clock.now()
             if rest <= 0 and self._horizon() >= self._log.last_txid:
                 return self._finish()
-            self._run_later(min(max(rest, _BEHIND_SECONDS), _LONGEST_WAIT_S))
+            self._run_later(min(max(rest, _BEHIND_SECONDS), _MAX_WAIT_S))
         self._log.when_longer(self.run)
         return False
 

@@ -20,7 +20,7 @@ from server.expressions.regex.budget import SearchAllowance, TooCostlyError
 from server.security.permissions import Permit
 from server.storage.journal import MESSAGES, JournalEntryKind
 from server.topics.subscriptions.delivery.delivery import deliver_run, hand_over
-from server.topics.subscriptions.delivery.logged_batch import LoggedEnvelope, LoggedBatch
+from server.topics.subscriptions.delivery.logged_batch import LoggedBatch, LoggedEnvelope
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.topic import Topic
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from server.expressions.regex.budget import SearchCounter
     from server.storage.journal import JournalEntry, RawEntryRange
     from server.storage.journal import JournalTopic as TopicName
-    from server.topics.subscriptions.delivery.delivery import Delivery, Recipient, FrameWriter
+    from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter, Recipient
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
 
-_MOST_KEPT: Final = 8_192
+_MAX_KEPT: Final = 8_192
 _NOT_FOR_IT: Final = Permit(False)
 
 
@@ -181,7 +181,7 @@ class ReplayTopics:
             return self._topics[name]
         except KeyError:
             pass
-        if len(self._topics) >= _MOST_KEPT:
+        if len(self._topics) >= _MAX_KEPT:
             self._topics.clear()
         efforts = defaultdict[int, SearchAllowance](SearchAllowance)  # by number of the session
         permits = {
@@ -199,7 +199,9 @@ class ReplayTopics:
             topic.attach(subscription, permit)
         return topic
 
-    def _permit(self, subscription: Subscription, topic: TopicName, effort: SearchCounter) -> Permit:
+    def _permit(
+        self, subscription: Subscription, topic: TopicName, effort: SearchCounter
+    ) -> Permit:
         """Return the entitlement of a subscription to a topic; none if it is not for that topic.
 
         Entries of topics that are no longer recorded are not delivered. A subscription is ended if

@@ -94,9 +94,9 @@ class ReplayRateLimiter:
         if due > now:
             return due - now
         # After a delay the rate is not exceeded, except to make up for the lateness of a timer.
-        self._due = max(due, now - _MOST_LATE)
+        self._due = max(due, now - _MAX_LATE)
         self._before, self._recorded = entry, recorded
         return 0.0
 
 
-_MOST_LATE: Final = 0.1
+_MAX_LATE: Final = 0.1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 0.25
 """Delay before a retry."""
 
-_MOST_SECONDS: Final = 30.0
+_MAX_SECONDS: Final = 30.0
 """Time after which a reader gives up."""
 
 _SAY_AGAIN_SECONDS: Final = 30.0
@@ -48,4 +48,4 @@ class ReadRetry:
             self._engine.log.emit("1D-0013", text=problem)
         if self._since is None:
             self._since = now
-        return now - self._since >= _MOST_SECONDS
+        return now - self._since >= _MAX_SECONDS

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
-_LET_GO_AT_ONCE: Final = 200
+_RELEASE_BATCH_SIZE: Final = 200
 """Conflated messages that are released per time slice when a replay is complete."""
 
 MakeAck = Callable[[str | None], "Header"]
@@ -262,7 +262,7 @@ class Replay:
     # ---- called by its reading and the tail
 
     def reached(self, position: int) -> bool:
-        """Note the position of its reading; return True to be called again. See `LogReaderClient`."""
+        """Note the position reached; return True to be called again. See `LogReaderClient`."""
         has_more = False
         if not self._is_complete and position >= self._subscribed_at and not self._has_end:
             has_more = self._complete(position)
@@ -283,7 +283,9 @@ class Replay:
             return
         if self._terms.is_live:
             self._stop()
-            self._live = LiveHandover(self.subscription, self.listener.engine.topics, self.log.last_txid)
+            self._live = LiveHandover(
+                self.subscription, self.listener.engine.topics, self.log.last_txid
+            )
             read_for((self,), replace(self._rest(position), last=self._live.last_txid))
         elif self.tail.join(self, position):
             self._stop()
@@ -346,7 +348,7 @@ class Replay:
         conflater = self.subscription.conflater
         if self._is_complete:
             return False
-        if conflater is not None and conflater.release_some(_LET_GO_AT_ONCE):
+        if conflater is not None and conflater.release_some(_RELEASE_BATCH_SIZE):
             return True
         self._is_complete = True
         if self._terms.on_completed is not None:

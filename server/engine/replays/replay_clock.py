@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _Call = tuple[float, Callable[[], None]]
 
-_AT_ONCE: Final = 16
+_BATCH_SIZE: Final = 16
 """Callbacks made in a time slice."""
 
 
@@ -58,7 +58,7 @@ class ReplayClock:
             Whether all of them have been made, so that the timestamp is the current time.
         """
         self._cancel_timer()
-        for _ in range(_AT_ONCE):
+        for _ in range(_BATCH_SIZE):
             first = min(self._calls, key=_due, default=None)
             if first is None or first[0] > moment:
                 self._now = max(self._now, moment)

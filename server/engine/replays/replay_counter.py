@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.transaction_log import TransactionLog
 
-_LONGEST_SECONDS: Final = 5.0
+_MAX_SECONDS: Final = 5.0
 """Time after which a count ends, regardless of the rest of the log."""
 _SLICE: Final = 64
 """Entries with bodies processed in a time slice."""
-_LEAST_IN_PART: Final = 1_000
+_MIN_IN_PART: Final = 1_000
 """Number of messages up to which a result is not worth dividing."""
 _MARKS_A_PART: Final = 16
 """Candidates for the end of a part, on average; up to twice as many."""
@@ -133,7 +133,7 @@ class ReplayCounter:
             JournalUnreadable: the log cannot be read at the moment.
         """
         elapsed = self._engine.turns.elapsed
-        deadline = elapsed() + _LONGEST_SECONDS
+        deadline = elapsed() + _MAX_SECONDS
         while not self._has_enough and elapsed() < deadline:
             if self._cursor.is_finished:
                 self.is_whole = True
@@ -147,7 +147,7 @@ class ReplayCounter:
     def parts(self) -> list[tuple[int, int]]:
         """Return the parts: the last txid of each, and its number of messages."""
         marks = self._marks
-        count = max(min(self._terms.parts, -(-self.rows // _LEAST_IN_PART), len(marks)), 1)
+        count = max(min(self._terms.parts, -(-self.rows // _MIN_IN_PART), len(marks)), 1)
         ends = [marks[len(marks) * number // count - 1] for number in range(1, count)]
         ends.append((self.rows, self.end))
         before = [0, *(rows for rows, _ in ends)]

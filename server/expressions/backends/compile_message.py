@@ -32,7 +32,7 @@ from typing import Final, Protocol
 
 from server.expressions import semantics
 from server.expressions.backends import message_tests as tests
-from server.expressions.backends.python_source import SourceBuilder, NodeWriters
+from server.expressions.backends.python_source import NodeWriters, SourceBuilder
 from server.expressions.functions.builtin import BUILTINS
 from server.expressions.functions.registry import Functions, Parameter
 from server.expressions.message_context import MessageContext
@@ -147,7 +147,10 @@ def _joined(operator: str, tests: Iterable[str]) -> str:
 
 
 def _logic_value(
-    w: SourceBuilder, node: And | Or, *, operation: Callable[[Iterable[semantics.Truth]], semantics.Truth]
+    w: SourceBuilder,
+    node: And | Or,
+    *,
+    operation: Callable[[Iterable[semantics.Truth]], semantics.Truth],
 ) -> str:
     truths = ", ".join(map(w.truth, node.operands))
     return f"{w.name(operation)}(({truths},))"

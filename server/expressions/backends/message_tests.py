@@ -67,7 +67,9 @@ def _field_and_number(
     return _numeric_or(read, local, test if wanted else f"not {test}", otherwise, likely=likely)
 
 
-def _field_and_text(w: SourceBuilder, sign: str, field: Identifier, text: str, *, wanted: bool) -> str:
+def _field_and_text(
+    w: SourceBuilder, sign: str, field: Identifier, text: str, *, wanted: bool
+) -> str:
     read, local = w.local(field)
     literal = w.constant(text)
     test = f"{local} {_PYTHON[sign]} {literal}"

@@ -37,7 +37,7 @@ from server.expressions.tree import (
 _INLINE_DEPTH: Final = 20
 """Levels of the tree in one function: Python limits the nesting depth of parentheses."""
 
-_LONGEST_KEPT: Final = 2_000
+_MAX_KEPT_LENGTH: Final = 2_000
 """Maximum length of a cached source, in characters, for expressions that differ by constants."""
 
 _LOGICAL: Final = (Comparison, Between, In, Like, Affix, IsNull, IsNan, Not, And, Or)
@@ -91,7 +91,7 @@ class SourceBuilder:
         self._helpers.append(f" def expression(v, m={self.name(NO_CONTEXT)}): return {body}\n")
         names = ", ".join(map("k{}".format, range(len(self._constants))))
         source = f"def make({names}):\n{''.join(self._helpers)} return expression\n"
-        make = _made if len(source) <= _LONGEST_KEPT else _make
+        make = _made if len(source) <= _MAX_KEPT_LENGTH else _make
         return make(source, tuple(self._shared))(*self._constants)
 
     def true(self, node: Expr) -> str:

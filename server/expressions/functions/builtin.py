@@ -13,7 +13,9 @@ from server.expressions.functions.times import LEGACY_MODULE, TimestampClock
 
 
 def built_in(
-    clock: TimestampClock = time.time, instance_name: str | None = None, group_name: str | None = None
+    clock: TimestampClock = time.time,
+    instance_name: str | None = None,
+    group_name: str | None = None,
 ) -> Functions:
     """Return the functions that need no module.
 

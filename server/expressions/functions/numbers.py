@@ -88,7 +88,9 @@ def _sign(value: NumberArgument) -> NumberArgument:
     return semantics.NAN if value != value else (value > 0) - (value < 0)
 
 
-def _width_bucket(value: NumberArgument, low: NumberArgument, high: NumberArgument, count: int) -> Value:
+def _width_bucket(
+    value: NumberArgument, low: NumberArgument, high: NumberArgument, count: int
+) -> Value:
     if count <= 0 or low == high or not (math.isfinite(low) and math.isfinite(high)):
         return None
     if value != value:
@@ -104,7 +106,9 @@ def _cotangent(value: float) -> float:
     return 1 / tangent if tangent else math.inf
 
 
-def _geo_distance(lat1: NumberArgument, lon1: NumberArgument, lat2: NumberArgument, lon2: NumberArgument) -> float:
+def _geo_distance(
+    lat1: NumberArgument, lon1: NumberArgument, lat2: NumberArgument, lon2: NumberArgument
+) -> float:
     if not all(math.isfinite(value) for value in (lat1, lon1, lat2, lon2)):
         return semantics.NAN
     phi1, phi2 = math.radians(lat1), math.radians(lat2)

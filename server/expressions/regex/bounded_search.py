@@ -55,13 +55,13 @@ _THOROUGH: Final = 60_000
 _HOPE: Final = 1.5
 """The expected time of a call may be this multiple of the time left, as most calls end earlier."""
 
-_LEAST_SECONDS: Final = 0.000_01
+_MIN_SECONDS: Final = 0.000_01
 
 _STEP: Final = 4
 """Sizes of windows and limits are powers of this, so that few forms are compiled."""
 
 _FEWEST_STEPS: Final = _STEP**2
-_LARGEST_WINDOW: Final = _STEP**7
+_MAX_WINDOW_SIZE: Final = _STEP**7
 _WINDOW_OF_SHORT_STEPS: Final = _STEP**6
 
 PREFIX_SENSITIVE_SYNTAX: Final = re.compile(rb"\(\*|\(\?[R0]|\\g[<'{]?0|\\G")
@@ -149,7 +149,9 @@ class BoundedSearch:
                 return found
         return None
 
-    def _match_in_short_steps(self, window: int, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
+    def _match_in_short_steps(
+        self, window: int, attempt: SearchAttempt, at: int
+    ) -> pcre2.Match | None:
         """Try with few steps, then with as many as fit into the time left, as measured so far."""
         steps = attempt.short_steps
         while True:
@@ -158,7 +160,7 @@ class BoundedSearch:
                 return self._match(window, steps, attempt, at)
             except SearchLimitError:
                 after = attempt.seconds_left
-                times = _HOPE * max(after, 0.0) / max(before - after, _LEAST_SECONDS)
+                times = _HOPE * max(after, 0.0) / max(before - after, _MIN_SECONDS)
                 more = min(int(times), attempt.most_steps // steps).bit_length() - 1
                 if more < 1:
                     raise
@@ -189,7 +191,9 @@ class BoundedSearch:
             return self._match_in_short_steps(0, attempt, at)
         return self._match(0, attempt.steps, attempt, at)
 
-    def _match(self, window: int, steps: int, attempt: SearchAttempt, at: int) -> pcre2.Match | None:
+    def _match(
+        self, window: int, steps: int, attempt: SearchAttempt, at: int
+    ) -> pcre2.Match | None:
         try:
             return self._form(window, steps, attempt).match(attempt.octets, at)
         except pcre2.LibraryError:
@@ -252,7 +256,7 @@ class SearchAttempt:
         self.steps = _power(_SCANNED * (_STEP if thorough else 1) // size)
         self.short_steps = 2 * _WINDOW_OF_SHORT_STEPS + (_THOROUGH if thorough else _BRIEF)
         self.most_steps = 2 * _STEP * max(self.short_steps, size)
-        self.largest_window = min(self.steps // _STEP, _LARGEST_WINDOW)
+        self.largest_window = min(self.steps // _STEP, _MAX_WINDOW_SIZE)
         self._seconds = _SECONDS + size * _SECONDS_PER_BYTE
         if matches:
             self._seconds *= _FOR_ALL_MATCHES

@@ -34,9 +34,9 @@ from server.expressions.errors import ExpressionError
 from server.expressions.regex.bounded_search import (
     LONG_TEXT_SIZE,
     PREFIX_SENSITIVE_SYNTAX,
+    BoundedSearch,
     SearchAttempt,
     SearchLimitError,
-    BoundedSearch,
     is_bounded,
 )
 from server.expressions.regex.budget import SearchCounter, searches_in
@@ -64,7 +64,7 @@ SHORT_TEXT_STEP_LIMIT: Final = 100_000
 _THOROUGH_SEARCHES: Final = 4
 """Limit of the searches of one REGEXP_REPLACE that may need the thorough form."""
 
-_MOST_MATCHES: Final = 1_000_000
+_MAX_MATCHES: Final = 1_000_000
 """Limit of the matches that REGEXP_REPLACE replaces."""
 
 _LITERAL: Final = re.compile(r"(\^?)([^\\^$.\[\]|()?*+{}\ud800-\udfff]+)(\$?)")
@@ -151,7 +151,7 @@ class Regex:
         """
         octets = text_to_bytes(text)
         parts: list[bytes] = []
-        end, room, matches = 0, MAX_TEXT_LENGTH - len(octets), _MOST_MATCHES
+        end, room, matches = 0, MAX_TEXT_LENGTH - len(octets), _MAX_MATCHES
         try:
             for match in self._matches(octets):
                 parts += (octets[end : match.start()], replacement)
@@ -317,7 +317,9 @@ def _quoted(text: str) -> bytes:
     return re.sub(rb"[^A-Za-z0-9_\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], text_to_bytes(text))
 
 
-def _compile(source: bytes, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None) -> Regex:
+def _compile(
+    source: bytes, steps: int = _THOROUGH_STEPS, effort: SearchCounter | None = None
+) -> Regex:
     try:
         return Regex(source, steps, effort)
     except pcre2.PatternError as error:

@@ -13,9 +13,9 @@ __all__ = [
     "ConsoleTarget",
     "FileTarget",
     "LogLine",
+    "LogTarget",
     "LogTargetError",
     "SyslogTarget",
-    "LogTarget",
     "open_targets",
 ]
 

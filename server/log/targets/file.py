@@ -21,7 +21,7 @@ from config_schema.problems import Problems
 from config_schema.spec import LogTargetSpec
 from config_schema.spec.common import DIRECTORY_MODE, FILE_MODE
 from server.log.targets.base import LogLine, LogTarget
-from server.log.targets.streams import GzipStream, PlainStream, LogStream, complete_gzip, plain_size
+from server.log.targets.streams import GzipStream, LogStream, PlainStream, complete_gzip, plain_size
 
 DEFAULT_MASK: Final = "%Y-%m-%dT%H%M%S"
 """Used in the working directory, if a target has no FileName."""

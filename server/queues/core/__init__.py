@@ -2,8 +2,8 @@
 
 This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in
 the journal; the core identifies messages by their txids and bookmarks, and reads bodies only
-through the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970, as in
-the journal.
+through the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970,
+as in the journal.
 
 Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
 as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;
@@ -25,14 +25,14 @@ Consumers. Create a `Consumer(name, client, requested)` per subscription, and ca
 `queue.attach(consumer, filter)` for every queue that it matches; then `consumer.limit` is the
 effective backlog for the ack. When a subscription is replaced: `consumer.request(n)`, and `attach`
 again with the new filter (leases stay); `retire` at queues that the new topic does not match.
-`detach` on unsubscribe and disconnect. A filter is any hashable value that `FilterMatcher` understands,
-equal for equal filters; filters that differ by user (entitlement) must not be equal. A `FilterMatcher`
-is created per scan: a `FilterSet` does it.
+`detach` on unsubscribe and disconnect. A filter is any hashable value that `FilterMatcher`
+understands, equal for equal filters; filters that differ by user (entitlement) must not be equal. A
+`FilterMatcher` is created per scan: a `FilterSet` does it.
 
 Delivery. After every possible change, and at `queue.next_moment`, call `queue.deliver(now)`, once
 per scheduling round of the engine rather than once per message. Each delivery that it returns
-batches many messages. While `queue.is_behind`, call again soon, between other work. When `FilterMatcher`
-raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
+batches many messages. While `queue.is_behind`, call again soon, between other work. When
+`FilterMatcher` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
 
 Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
 way, delay)` applies it. For acknowledgements by key or filter, find the places (`inspection`) and
@@ -56,7 +56,7 @@ Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our exten
 key, delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
-from server.queues.core.acknowledgement import AckResult, AckOutcome
+from server.queues.core.acknowledgement import AckOutcome, AckResult
 from server.queues.core.bookmark_index import parse_bookmarks
 from server.queues.core.consumers import Consumer
 from server.queues.core.counts import QueueCounters
@@ -65,59 +65,66 @@ from server.queues.core.events import (
     Acked,
     Cancelled,
     Deferred,
-    RemovalDetails,
-    QueueEvent,
+    DomainQueueEvent,
     Expired,
     Leased,
     PublisherSequence,
+    QueueEvent,
     Released,
+    RemovalDetails,
     Sent,
     Transferred,
-    DomainQueueEvent,
     decode,
     decode_with_domain,
     encode,
 )
 from server.queues.core.message_state import AvailabilityWatcher
 from server.queues.core.ownership_transfer import OutboundPeerMessage, OwnershipTransfers
-from server.queues.core.peer_messages import MAX_REQUESTED_MESSAGES, TransferResponse, TransferRequest, QueuePeerMessage, decode_peer_message, encode_peer_message
-from server.queues.core.queue import QueueDelivery, Queue
+from server.queues.core.peer_messages import (
+    MAX_REQUESTED_MESSAGES,
+    QueuePeerMessage,
+    TransferRequest,
+    TransferResponse,
+    decode_peer_message,
+    encode_peer_message,
+)
+from server.queues.core.queue import Queue, QueueDelivery
 from server.queues.core.settings import QueueSettings, settings_of
 from server.queues.core.sources import FilterMatcher, UnmatchedError
 
 __all__ = [
     "MAX_REQUESTED_MESSAGES",
+    "AckOutcome",
     "AckResult",
     "Acked",
-    "TransferResponse",
-    "TransferRequest",
+    "AvailabilityWatcher",
     "Cancelled",
     "Consumer",
-    "QueueCounters",
     "Deferred",
-    "QueueDelivery",
-    "RemovalDetails",
-    "MessageDetails",
-    "QueueEvent",
+    "DomainQueueEvent",
     "Expired",
-    "Leased",
-    "PublisherSequence",
     "FilterMatcher",
+    "Leased",
+    "MessageDetails",
+    "OutboundPeerMessage",
+    "OwnershipTransfers",
+    "PublisherSequence",
     "Queue",
+    "QueueCounters",
+    "QueueDelivery",
+    "QueueEvent",
+    "QueuePeerMessage",
     "QueueSettings",
     "Released",
-    "OutboundPeerMessage",
+    "RemovalDetails",
     "Sent",
-    "OwnershipTransfers",
+    "TransferRequest",
+    "TransferResponse",
     "Transferred",
     "UnmatchedError",
-    "AvailabilityWatcher",
-    "AckOutcome",
-    "DomainQueueEvent",
-    "QueuePeerMessage",
     "decode",
-    "decode_with_domain",
     "decode_peer_message",
+    "decode_with_domain",
     "encode",
     "encode_peer_message",
     "parse_bookmarks",

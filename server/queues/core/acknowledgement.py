@@ -56,7 +56,9 @@ class AckProcessor:
         is_to_come: tells whether a message that is not here may still arrive.
     """
 
-    def __init__(self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]) -> None:
+    def __init__(
+        self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+    ) -> None:
         self._ledger: Final = ledger
         self._settings: Final = ledger.settings
         self._is_to_come: Final = is_to_come

@@ -80,7 +80,11 @@ def _of_one_publisher(
 
 
 def _finish(
-    ledger: MessageLifecycle, seat: ConsumerSlot, publisher: PublisherIndex, places: Sequence[int], now: int
+    ledger: MessageLifecycle,
+    seat: ConsumerSlot,
+    publisher: PublisherIndex,
+    places: Sequence[int],
+    now: int,
 ) -> None:
     """Remove messages of one publisher that one consumer has."""
     count = len(places)

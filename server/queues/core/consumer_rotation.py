@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal
 
-from server.queues.core.consumers import RotationEntry, ConsumerSlot
+from server.queues.core.consumers import ConsumerSlot, RotationEntry
 
 _SOME: Final = 64
 
@@ -36,7 +36,9 @@ def _proportional(seat: ConsumerSlot) -> float:
     return seat.consumer.outstanding / seat.consumer.limit
 
 
-MODELS: Final[dict[Literal["fast", "round-robin", "proportional"], Callable[[ConsumerSlot], float]]] = {
+MODELS: Final[
+    dict[Literal["fast", "round-robin", "proportional"], Callable[[ConsumerSlot], float]]
+] = {
     "fast": _fast,
     "round-robin": _round_robin,
     "proportional": _proportional,

@@ -87,7 +87,8 @@ class ConsumerSlot:
         allowed: the queue's MaxPerSubscriptionBacklog.
         look_again: callback that tells the queue that the consumer's room may have changed.
         order: its serial number, in order of creation.
-        entry: its current entry in the heap of consumers with room (`ConsumerRotation`); None without room.
+        entry: its current entry in the heap of consumers with room (`ConsumerRotation`); None
+            without room.
         content_filter: the filter of the messages that it wants, None for all messages.
         is_supplied: whether it gets messages; if not, it only holds some.
         held: the places of messages that it has not acknowledged.
@@ -112,7 +113,11 @@ class ConsumerSlot:
     )
 
     def __init__(
-        self, consumer: Consumer, allowed: int, order: int, look_again: Callable[[ConsumerSlot], None]
+        self,
+        consumer: Consumer,
+        allowed: int,
+        order: int,
+        look_again: Callable[[ConsumerSlot], None],
     ) -> None:
         self.consumer = consumer
         self.allowed = allowed

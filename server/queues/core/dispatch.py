@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from server.queues.core.consumer_rotation import MODELS, ConsumerRotation
-from server.queues.core.consumers import Consumer, RotationEntry, ConsumerSlot
+from server.queues.core.consumers import Consumer, ConsumerSlot, RotationEntry
 from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.order import LAST, PLACE, START
 from server.queues.core.settings import QueueSettings

@@ -14,8 +14,8 @@ again, unleased.
     Released     done: a barrier that has been released
     Transferred  another instance owns the message from now on
 
-Instances that share a queue also receive each other's events: `DomainQueueEvent` names the queue of an event,
-where several queues may have the same name.
+Instances that share a queue also receive each other's events: `DomainQueueEvent` names the queue of
+an event, where several queues may have the same name.
 
 `encode` makes the body of a journal entry from an event, `decode` reads it back.
 """
@@ -128,7 +128,9 @@ class Transferred(_Event, tag=8, frozen=True, gc=False, array_like=True):
     turns: list[int]
 
 
-QueueEvent: TypeAlias = Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
+QueueEvent: TypeAlias = (
+    Acked | Deferred | Expired | Cancelled | Leased | Sent | Released | Transferred
+)
 
 
 def shifted(event: QueueEvent, microseconds: int) -> QueueEvent:
@@ -160,7 +162,9 @@ class DomainQueueEvent(msgspec.Struct, tag=9, frozen=True, gc=False, array_like=
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[QueueEvent | DomainQueueEvent] = msgspec.msgpack.Decoder(QueueEvent | DomainQueueEvent)
+_DECODER: msgspec.msgpack.Decoder[QueueEvent | DomainQueueEvent] = msgspec.msgpack.Decoder(
+    QueueEvent | DomainQueueEvent
+)
 
 
 def encode(event: QueueEvent, domain: str = "") -> bytes:

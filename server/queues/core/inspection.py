@@ -31,7 +31,7 @@ from server.queues.core.states import (
 )
 
 _SECOND = 1_000_000
-_MOST_LOOKED_AT = 1_000
+_MAX_LOOKED_AT = 1_000
 
 
 _AVAILABLE = np.isin(np.arange(256), sorted(VISIBLE))
@@ -240,7 +240,7 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
         None if it has none.
     """
     seat = queue.dispatch.seats.get(consumer)
-    held = () if seat is None else islice(seat.held, _MOST_LOOKED_AT)
+    held = () if seat is None else islice(seat.held, _MAX_LOOKED_AT)
     by_place = queue.ledger.leases.by_place
     return min((by_place[place].since for place in held if place in by_place), default=None)
 

@@ -30,7 +30,9 @@ class Lease:
 
     __slots__ = ("open", "places", "seat", "since", "until")
 
-    def __init__(self, seat: ConsumerSlot, since: int, until: int | None, places: Sequence[int]) -> None:
+    def __init__(
+        self, seat: ConsumerSlot, since: int, until: int | None, places: Sequence[int]
+    ) -> None:
         self.seat = seat
         self.since = since
         self.until = until

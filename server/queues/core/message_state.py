@@ -22,15 +22,15 @@ from server.queues.core.events import (
     MAX_CANCELS,
     MAX_DELIVERIES,
     TIME_LIMIT,
-    RemovalDetails,
-    QueueEvent,
     Expired,
     PublisherSequence,
+    QueueEvent,
+    RemovalDetails,
 )
 from server.queues.core.key_order import KeyChains
 from server.queues.core.leases import Lease, Leases
-from server.queues.core.message_table import MessageTable, ColumnStorage
-from server.queues.core.order import LogOrder, DeliveryOrder, PriorityOrder, stored_priority
+from server.queues.core.message_table import ColumnStorage, MessageTable
+from server.queues.core.order import DeliveryOrder, LogOrder, PriorityOrder, stored_priority
 from server.queues.core.ownership import OwnershipClaim, OwnershipTable
 from server.queues.core.settings import MAX_EARLY_ACKS, QueueSettings
 from server.queues.core.states import (
@@ -521,7 +521,9 @@ class MessageLifecycle:
                 self.foreign.discard(place)
                 self.offer(place, now)
 
-    def claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool) -> bool:
+    def claim(
+        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, may_come: bool
+    ) -> bool:
         """Apply another instance's claim of ownership of a message, if it is newer.
 
         Args:

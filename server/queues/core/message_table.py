@@ -9,8 +9,8 @@ that no consumer acknowledges retains one block, and not all blocks since.
 Operations on runs of messages use slices where possible; a scalar access costs about as much as a
 lookup in a dictionary.
 
-Columns of full blocks may be moved to other storage (`ColumnStorage`). For their messages, only the states
-and the index by bookmark stay in memory.
+Columns of full blocks may be moved to other storage (`ColumnStorage`). For their messages, only the
+states and the index by bookmark stay in memory.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ twice.
 Integration
 -----------
 
-`initial_owner` is the value of `MessageDetails.owners` for arriving messages. Pass the events that another
-instance has recorded to `Queue.hear`, and its words (`TransferRequest`, `TransferResponse`) to `hear`. Once
-`Queue.deliver` has nothing left to do, and at `next_moment`, call `step`. It may cause events to be
-recorded; deliver again after that. It returns words, which may be sent once these events are on
-stable storage, and no sooner. Every word may get lost.
+`initial_owner` is the value of `MessageDetails.owners` for arriving messages. Pass the events that
+another instance has recorded to `Queue.hear`, and its words (`TransferRequest`, `TransferResponse`)
+to `hear`. Once `Queue.deliver` has nothing left to do, and at `next_moment`, call `step`. It may
+cause events to be recorded; deliver again after that. It returns words, which may be sent once
+these events are on stable storage, and no sooner. Every word may get lost.
 
 Source: AMPS User Guide, Replicated Queues; Disaster Recovery and Queue Message Ownership.
 """
@@ -35,7 +35,12 @@ from typing import Final, NamedTuple
 from server.queues.core.events import PublisherSequence
 from server.queues.core.order import LAST, PLACE, START
 from server.queues.core.ownership import OwnershipClaim
-from server.queues.core.peer_messages import MAX_REQUESTED_MESSAGES, TransferResponse, TransferRequest, QueuePeerMessage
+from server.queues.core.peer_messages import (
+    MAX_REQUESTED_MESSAGES,
+    QueuePeerMessage,
+    TransferRequest,
+    TransferResponse,
+)
 from server.queues.core.queue import Queue
 from server.queues.core.sources import FilterMatcher, UnmatchedError
 from server.queues.core.states import AVAILABLE, BEHIND, FOREIGN, GONE, SENT
@@ -43,15 +48,15 @@ from server.queues.core.states import AVAILABLE, BEHIND, FOREIGN, GONE, SENT
 TRANSFER_TIMEOUT_US: Final = 1_000_000
 """Microseconds after which a request without an answer is retried."""
 
-_LEAST_PACE: Final = 10_000
-_MOST_PACE: Final = 1_000_000
+_MIN_PACE: Final = 10_000
+_MAX_PACE: Final = 1_000_000
 _NEXT_LOOK: Final = 20_000
-_LOOKED_AT_ONCE: Final = 512
+_LOOKUP_BATCH_SIZE: Final = 512
 _CHUNK: Final = 64
 _SPARE: Final = 64
 """Messages named beyond the number wanted: the first ones may be leased to consumers."""
-_MOST_QUESTIONS: Final = 1024
-_MOST_REMEMBERED: Final = 16_384
+_MAX_QUESTIONS: Final = 1024
+_MAX_REMEMBERED: Final = 16_384
 
 IsReachable = Callable[[str], bool | None]
 """Tells whether an instance can be reached; None if unknown, while it is being determined."""
@@ -110,13 +115,13 @@ class OwnershipTransfers:
         self._queue: Final = queue
         self._reach: Final = reach
         self._initial_owner: Final = initial_owner
-        self._questions: deque[tuple[str, TransferRequest]] = deque(maxlen=_MOST_QUESTIONS)
+        self._questions: deque[tuple[str, TransferRequest]] = deque(maxlen=_MAX_QUESTIONS)
         self._numbers = count(1)
         self._waiting: dict[int, _PendingTransfer] = {}
         self._transferred_in = 0
         self._later: dict[int, int] = {}  # place -> when it may be requested again
         self._position = START
-        self._interval = _LEAST_PACE
+        self._interval = _MIN_PACE
         self._seen: object = None  # the counters after the last complete pass
         self._matching: FilterMatcher | None = None
         self._filters: set[Hashable] = set()
@@ -202,7 +207,7 @@ class OwnershipTransfers:
 
     @property
     def _pace(self) -> int:
-        return min(max(self._queue.elsewhere.pace, _LEAST_PACE), _MOST_PACE)
+        return min(max(self._queue.elsewhere.pace, _MIN_PACE), _MAX_PACE)
 
     def _ask(self, now: int) -> list[OutboundPeerMessage]:
         self._forget(now)
@@ -250,7 +255,7 @@ class OwnershipTransfers:
                 # The messages arrived before the answer: the owner may have the rest for us, too.
                 for place in waiting.places:
                     self._later.pop(place, None)
-        if len(self._later) > _MOST_REMEMBERED:
+        if len(self._later) > _MAX_REMEMBERED:
             self._later = {place: moment for place, moment in self._later.items() if moment > now}
 
     def _needs(self) -> dict[Hashable | None, int]:
@@ -270,7 +275,7 @@ class OwnershipTransfers:
         chosen: dict[tuple[str, Hashable | None], list[int]] = {}
         entries = self._queue.ledger.entries
         last = LAST if self._queue.settings.prioritized else self._queue.dispatch.last
-        effort = _LOOKED_AT_ONCE
+        effort = _LOOKUP_BATCH_SIZE
         while wanted and effort > 0:
             ranks, reached = self._queue.ledger.foreign.following(self._position, _CHUNK, last)
             effort -= _CHUNK
@@ -314,7 +319,7 @@ class OwnershipTransfers:
         if found or seen != self._seen:
             self._interval = self._pace
         else:
-            self._interval = min(2 * self._interval, _MOST_PACE)
+            self._interval = min(2 * self._interval, _MAX_PACE)
         self._seen = seen
         self.next_moment = now + self._interval
 

@@ -16,7 +16,9 @@ MAX_REQUESTED_MESSAGES: Final = 256
 """Maximum number of messages in an `TransferRequest`."""
 
 
-class TransferRequest(msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fields=True):
+class TransferRequest(
+    msgspec.Struct, tag=1, frozen=True, array_like=True, forbid_unknown_fields=True
+):
     """A request to the owner of messages to transfer some of them to the sender.
 
     Attributes:
@@ -30,7 +32,9 @@ class TransferRequest(msgspec.Struct, tag=1, frozen=True, array_like=True, forbi
     most: int
 
 
-class TransferResponse(msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True):
+class TransferResponse(
+    msgspec.Struct, tag=2, frozen=True, array_like=True, forbid_unknown_fields=True
+):
     """The answer to a request; transferred messages arrive through the log.
 
     Attributes:
@@ -51,7 +55,9 @@ class TransferResponse(msgspec.Struct, tag=2, frozen=True, array_like=True, forb
 QueuePeerMessage: TypeAlias = TransferRequest | TransferResponse
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[QueuePeerMessage]] = msgspec.msgpack.Decoder(QueuePeerMessage)
+_DECODER: Final[msgspec.msgpack.Decoder[QueuePeerMessage]] = msgspec.msgpack.Decoder(
+    QueuePeerMessage
+)
 
 
 def encode_peer_message(word: QueuePeerMessage) -> bytes:
@@ -71,6 +77,8 @@ def decode_peer_message(data: bytes) -> QueuePeerMessage:
         raise msgspec.DecodeError(str(problem)) from problem
     if len(word.marks) > MAX_REQUESTED_MESSAGES:
         raise msgspec.ValidationError(f"more than {MAX_REQUESTED_MESSAGES} messages")
-    if isinstance(word, TransferResponse) and not len(word.marks) == len(word.turns) == len(word.owners):
+    if isinstance(word, TransferResponse) and not len(word.marks) == len(word.turns) == len(
+        word.owners
+    ):
         raise msgspec.ValidationError("not as many titles as messages")
     return word

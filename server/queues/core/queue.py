@@ -15,15 +15,15 @@ from server.queues.core.counts import QueueCounters
 from server.queues.core.dispatch import Dispatch, DispatchBatch
 from server.queues.core.events import (
     Acked,
-    QueueEvent,
     Leased,
     PublisherSequence,
+    QueueEvent,
     Released,
     Sent,
     Transferred,
 )
 from server.queues.core.leases import Lease
-from server.queues.core.message_state import MessageLifecycle, AvailabilityWatcher
+from server.queues.core.message_state import AvailabilityWatcher, MessageLifecycle
 from server.queues.core.message_table import ColumnStorage
 from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.remote_events import RemoteEvents
@@ -119,7 +119,8 @@ class Queue:
 
         Args:
             consumer: the consumer.
-            content_filter: its filter, as the `FilterMatcher` understands it; None for all messages.
+            content_filter: its filter, as the `FilterMatcher` understands it; None for all
+                messages.
         """
         dispatch = self.dispatch
         dispatch.supply(dispatch.seat(consumer), content_filter)
@@ -185,7 +186,9 @@ class Queue:
 
     # delivery
 
-    def deliver(self, now: int, effort: int = DISPATCH_BATCH_SIZE, most: int = MAX_DELIVERED_MESSAGES) -> list[QueueDelivery]:
+    def deliver(
+        self, now: int, effort: int = DISPATCH_BATCH_SIZE, most: int = MAX_DELIVERED_MESSAGES
+    ) -> list[QueueDelivery]:
         """Assign messages to consumers.
 
         Args:
@@ -286,7 +289,9 @@ class Queue:
 
     # other instances
 
-    def transfer(self, marks: Iterable[PublisherSequence], owner: str, now: int) -> list[PublisherSequence]:
+    def transfer(
+        self, marks: Iterable[PublisherSequence], owner: str, now: int
+    ) -> list[PublisherSequence]:
         """Transfer messages to another instance, or to this one.
 
         Returns:

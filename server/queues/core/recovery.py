@@ -15,9 +15,9 @@ from server.queues.core.events import (
     Acked,
     Cancelled,
     Deferred,
-    QueueEvent,
     Expired,
     Leased,
+    QueueEvent,
     Transferred,
 )
 from server.queues.core.ownership import OwnershipClaim

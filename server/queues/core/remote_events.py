@@ -13,7 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from server.queues.core.events import Cancelled, QueueEvent, Leased, PublisherSequence, Released, Transferred
+from server.queues.core.events import (
+    Cancelled,
+    Leased,
+    PublisherSequence,
+    QueueEvent,
+    Released,
+    Transferred,
+)
 from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.states import FOREIGN, GONE, SENT
@@ -40,7 +47,9 @@ class RemoteEvents:
             microseconds; a moving average.
     """
 
-    def __init__(self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]) -> None:
+    def __init__(
+        self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+    ) -> None:
         self.pace = INITIAL_PEER_LATENCY_US
         self._ledger: Final = ledger
         self._is_to_come: Final = is_to_come
@@ -86,7 +95,9 @@ class RemoteEvents:
         ledger.deferred.drop(over)
         ledger.titles.drop(over)
 
-    def _claim(self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool) -> None:
+    def _claim(
+        self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool
+    ) -> None:
         may_come = is_over or self._is_to_come(mark)
         self._ledger.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
 

@@ -18,14 +18,14 @@ from server.storage.journal import JournalUnavailableError
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr
-    from server.queues.core import PublisherSequence, Queue, AckOutcome
+    from server.queues.core import AckOutcome, PublisherSequence, Queue
     from server.queues.topic.context import QueueServices
     from server.queues.topic.filter_matcher import QueueFilterMatcher
     from server.queues.topic.queue_journal import QueueJournal
 
 _Thing = TypeVar("_Thing")
 
-_LOOKED_AT_ONCE: Final = 512
+_LOOKUP_BATCH_SIZE: Final = 512
 """Messages examined per time slice."""
 
 
@@ -109,7 +109,9 @@ class QueueAckHandler:
         self._record(said)
         return QueueAckResult(len(marks), len(marks) - len(result.refused), result.done)
 
-    def extend(self, marks: Sequence[PublisherSequence], period: int | None, said: AckTerms) -> QueueAckResult:
+    def extend(
+        self, marks: Sequence[PublisherSequence], period: int | None, said: AckTerms
+    ) -> QueueAckResult:
         """Extend or shorten leases of a client.
 
         Args:
@@ -158,7 +160,9 @@ class QueueAckHandler:
             found = [place for place, filters in zip(places, matched, strict=True) if filters]
             yield MessageSearchBatch(len(places), found)
 
-    def among(self, permitted: Expr, found: Iterator[MessageSearchBatch]) -> Iterator[MessageSearchBatch]:
+    def among(
+        self, permitted: Expr, found: Iterator[MessageSearchBatch]
+    ) -> Iterator[MessageSearchBatch]:
         """Restrict found messages to those that match a filter; others are not counted either.
 
         Raises:
@@ -212,7 +216,7 @@ class QueueAckHandler:
 
 def _batches(things: Iterator[_Thing]) -> Iterator[Sequence[_Thing]]:
     """Split into batches of the size of a time slice."""
-    while batch := list(islice(things, _LOOKED_AT_ONCE)):
+    while batch := list(islice(things, _LOOKUP_BATCH_SIZE)):
         yield batch
 
 

@@ -31,7 +31,7 @@ from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
 from server.storage.sow.query.record_filter import RecordFilter
 from server.storage.sow.query.record_order import RecordOrder, RowSorter
 from server.storage.sow.record_table import RecordTable, RecordTableOptions
-from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, RecordChange, Record
+from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record, RecordChange
 from server.storage.sow.store import RecordStoreError
 from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.delivery.record_delivery import MATCH
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from server.expressions import Functions
     from server.message_types.base import MessageType
-    from server.queues.core import RemovalDetails, QueueEvent, Queue
+    from server.queues.core import Queue, QueueEvent, RemovalDetails
     from server.queues.topic.context import QueueServices
     from server.queues.topic.message_cache import CachedMessage
     from server.security.permissions import Permit
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from server.topics.sow_topic import RecordTopic
     from server.topics.subscriptions.subscription import Subscription
 
-_AT_ONCE: Final = 128
+_BATCH_SIZE: Final = 128
 """Messages read per time slice."""
 _RETRY_SECONDS: Final = 1.0
 """Delay before a failed read of the log is retried."""
 _MICROSECONDS: Final = 1_000_000
 _LAST_TXID: Final = (1 << 63) - 1
-_LONGEST_NUMBER: Final = 19
+_MAX_NUMBER_LENGTH: Final = 19
 """Maximum number of digits of a txid."""
 _ROOM: Final = 1024 * 1024
 """Bytes of memory for messages read back for followers and queries, kept for the next slice."""
@@ -230,7 +230,7 @@ class QueueBrowser:
         return self._is_awake
 
     def _tell_some(self) -> None:
-        txids = list(islice(self._pending, _AT_ONCE))
+        txids = list(islice(self._pending, _BATCH_SIZE))
         messages = self.read(txids)
         envelope = Envelope(None, self._surroundings.clock.now())
         for txid, message in zip(txids, messages, strict=True):
@@ -250,7 +250,7 @@ class QueueBrowser:
             self._oldest_pending = _LAST_TXID
 
     def _bury_some(self) -> None:
-        some = list(islice(self._departed, _AT_ONCE))
+        some = list(islice(self._departed, _BATCH_SIZE))
         messages = self.read([departure.txid for departure in some])
         for departure, message in zip(some, messages, strict=True):
             self._departed.popleft()
@@ -433,7 +433,7 @@ class _VisibleMessageStore(MemoryStore):
 
 
 def _is_number(key: str) -> bool:
-    return key.isascii() and key.isdigit() and len(key) <= _LONGEST_NUMBER
+    return key.isascii() and key.isdigit() and len(key) <= _MAX_NUMBER_LENGTH
 
 
 class QueueQuery(Iterator[list[Record]]):
@@ -469,7 +469,7 @@ class QueueQuery(Iterator[list[Record]]):
             txids = txids[np.isin(txids, np.array(keys, np.uint64))]
         self._txids: Final = txids
         self.needed_from: Final = int(txids.min(initial=_LAST_TXID))
-        self._portions: Final = AdaptiveBatchSize(spec.filter, _AT_ONCE)
+        self._portions: Final = AdaptiveBatchSize(spec.filter, _BATCH_SIZE)
         self._test: Final = RecordFilter(table, spec.filter, effort=self._portions.effort)
         self._ordering: Final = RecordOrder(spec.order_by, table.message_type)
         self._extract: Final = table.extractor(self._ordering.fields)
@@ -512,8 +512,8 @@ class QueueQuery(Iterator[list[Record]]):
         """Return messages in the order of delivery; only those of the requested page are read."""
         self.matches = len(self._txids)
         wanted = self._txids[self._spec.skip_n : self._last]
-        for start in range(0, len(wanted), _AT_ONCE):
-            yield self._browsing.records_of(wanted[start : start + _AT_ONCE].tolist())
+        for start in range(0, len(wanted), _BATCH_SIZE):
+            yield self._browsing.records_of(wanted[start : start + _BATCH_SIZE].tolist())
 
     def _chosen(self) -> Iterator[list[Record]]:
         for found in self._matching():
@@ -527,5 +527,5 @@ class QueueQuery(Iterator[list[Record]]):
             values = (self._extract(record.body) for record in found)
             ranking.add(order.place(values, (record.sequence for record in found)))
             yield []
-        for some in ranking.slices(_AT_ONCE):
+        for some in ranking.slices(_BATCH_SIZE):
             yield self._browsing.records_of(some)

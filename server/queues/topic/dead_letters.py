@@ -27,12 +27,12 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from config_schema.spec import QueueSpec
-    from server.queues.core import RemovalDetails, Expired, PublisherSequence
+    from server.queues.core import Expired, PublisherSequence, RemovalDetails
     from server.queues.topic.context import QueueServices
     from server.queues.topic.message_cache import CachedMessage
     from server.storage.journal import EntryBatch
 
-_AT_ONCE: Final = 32
+_BATCH_SIZE: Final = 32
 """Letters published per time slice."""
 _RETRY_SECONDS: Final = 1.0
 """Delay before a failed read or write of the log is retried."""
@@ -41,7 +41,7 @@ _PASSING: Final = "not stored"
 """The rejection reason of a temporary failure, which is retried."""
 _LONGEST: Final = 65_535
 """Maximum bytes of a correlation id in the log."""
-_MOST_FIELDS: Final = 16
+_MAX_FIELDS: Final = 16
 _PLAIN: Final = "|,/:"
 """Characters that are not escaped, for readability."""
 
@@ -93,7 +93,7 @@ class DeadLetter(NamedTuple):
         """Parse a correlation id; return None if it is not that of a dead letter."""
         try:
             fields = dict(
-                parse_qsl(text, errors="surrogateescape", max_num_fields=_MOST_FIELDS),
+                parse_qsl(text, errors="surrogateescape", max_num_fields=_MAX_FIELDS),
             )
             client, sequence, _ = fields["bookmark"].split("|")
             return cls(
@@ -197,7 +197,9 @@ class DeadLetterPublisher:
         for position, row in enumerate(run.rows):
             if publisher_part(row[CLIENT]) != self.part:
                 continue
-            letter = DeadLetter.from_text(run.entry(position).correlation_id.decode(errors="replace"))
+            letter = DeadLetter.from_text(
+                run.entry(position).correlation_id.decode(errors="replace")
+            )
             if letter is not None:
                 self._pending.pop(letter.mark, None)
         self._forget_oldest()
@@ -237,7 +239,7 @@ class DeadLetterPublisher:
 
     def step(self) -> bool:
         """Publish some letters. See `EngineTask.step`."""
-        some = list(islice(self._pending.items(), _AT_ONCE))
+        some = list(islice(self._pending.items(), _BATCH_SIZE))
         try:
             messages = self._read([departure.txid for _, (_, departure) in some])
         except JournalUnreadableError as problem:
@@ -255,7 +257,9 @@ class DeadLetterPublisher:
         self._is_awake = bool(self._pending)
         return self._is_awake
 
-    def _publish(self, mark: PublisherSequence, departure: RemovalDetails, message: CachedMessage) -> str | None:
+    def _publish(
+        self, mark: PublisherSequence, departure: RemovalDetails, message: CachedMessage
+    ) -> str | None:
         """Publish a letter; return the problem if it is to be retried, else None."""
         letter = DeadLetter(
             self._queue,

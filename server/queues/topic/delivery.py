@@ -20,7 +20,7 @@ from server.topics.subscriptions.delivery.delivery import deliver_run
 from server.topics.subscriptions.limits.failures import give_up_on
 
 if TYPE_CHECKING:
-    from server.queues.core import Consumer, QueueDelivery, Queue
+    from server.queues.core import Consumer, Queue, QueueDelivery
     from server.queues.core.leases import Lease
     from server.queues.topic.context import QueueServices
     from server.queues.topic.depth_refill import DepthRefill
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
 
 _MICROSECONDS: Final = 1_000_000
-_SENT_AT_ONCE: Final = 256
+_SEND_BATCH_SIZE: Final = 256
 """Messages delivered per time slice."""
-_MATCHED_AT_ONCE: Final = 512
+_MATCH_BATCH_SIZE: Final = 512
 """Messages matched against the filters of consumers per time slice."""
 _RETRY_SECONDS: Final = 1.0
 """Delay before a failed read of the log is retried."""
-_LEAST_DELAY: Final = 0.001
+_MIN_DELAY: Final = 0.001
 _PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
 
 
@@ -126,14 +126,14 @@ class QueueDeliveryTask:
     def _refill(self) -> bool:
         """Activate more messages; return True if there are more to activate at once."""
         try:
-            return self._refilling.refill(_SENT_AT_ONCE)
+            return self._refilling.refill(_SEND_BATCH_SIZE)
         except JournalUnreadableError as problem:
             self.cannot_read(problem)
             return False
 
     def _decide(self) -> None:
         now = self._surroundings.now
-        deliveries = self._core.deliver(now, _MATCHED_AT_ONCE, _SENT_AT_ONCE)
+        deliveries = self._core.deliver(now, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
         if not self._core.settings.at_most_once:
             self._outgoing += deliveries
         elif deliveries:
@@ -153,7 +153,7 @@ class QueueDeliveryTask:
         Args:
             is_fresh: the deliveries were decided in this slice, so no lease can have changed.
         """
-        left = _SENT_AT_ONCE
+        left = _SEND_BATCH_SIZE
         while self._outgoing and left > 0:
             delivery = self._outgoing.popleft()
             if len(delivery.txids) > left:
@@ -213,7 +213,7 @@ class QueueDeliveryTask:
         moment = min((one for one in moments if one is not None), default=None)
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
-        self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _LEAST_DELAY))
+        self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _MIN_DELAY))
         self._timer_at = moment
 
     def _later(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Matches messages of a queue against its consumers' filters. See `server.queues.core.FilterMatcher`."""
+"""Matches messages of a queue against its consumers' filters: a `FilterMatcher`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The message cache of a queue: recent bodies are in memory, all others are read from the log.
 
 A queue stores txids, and the log stores messages. The newest messages are usually delivered next,
-so they are cached in a `MessageCache` up to a limit. On a cache miss, the message is read from the log
-together with the messages after it, because a queue that is behind is delivered in log order.
+so they are cached in a `MessageCache` up to a limit. On a cache miss, the message is read from the
+log together with the messages after it, because a queue that is behind is delivered in log order.
 
 Messages that are not on stable storage yet cannot be read back, so they are kept beyond the limit.
 """
@@ -13,7 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from server.queues.topic.message_batch import QueueBatchPart, QueueMessageBatch, QueueBatchIndex, make_recorded_batch, make_logged_batches
+from server.queues.topic.message_batch import (
+    QueueBatchIndex,
+    QueueBatchPart,
+    QueueMessageBatch,
+    make_logged_batches,
+    make_recorded_batch,
+)
 from server.storage.journal import MESSAGES, LogSpan
 from server.storage.journal.format.layout import TXID
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 _ROOM: Final = 32 * 1024 * 1024
 """Maximum bytes of a queue's message cache."""
 
-_AT_ONCE: Final = 512
+_BATCH_SIZE: Final = 512
 """Entries read back per batch."""
 
 _SHORT_WAY: Final = 4096
@@ -176,7 +182,7 @@ class MessageCache:
             cursor = self._log.journal.replay(LogSpan(txid - 1), self._wanted, MESSAGES)
             self._cursor = cursor
         while cursor.position < txid and not cursor.is_caught_up:
-            for run in cursor.read_on(_AT_ONCE).runs():
+            for run in cursor.read_on(_BATCH_SIZE).runs():
                 known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
                 for read in make_logged_batches(run, known):
                     self._keep(read)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from server.queues.core import Expired, encode
 from server.queues.core.events import shifted
-from server.storage.journal import JournalUnavailableError, JournalEntryKind
+from server.storage.journal import JournalEntryKind, JournalUnavailableError
 from server.storage.journal.format.entry import NO_ORIGIN
 
 if TYPE_CHECKING:
-    from server.queues.core import QueueEvent, Queue
+    from server.queues.core import Queue, QueueEvent
     from server.queues.topic.browser import QueueBrowser
     from server.queues.topic.context import QueueServices
     from server.queues.topic.dead_letters import DeadLetterPublisher
@@ -35,7 +35,8 @@ class QueueJournal:
         core: the queue.
         name: its name, under which events are recorded.
         message_type: the name of its message type.
-        domain: distinguishes it from other queues of that name; see `server.queues.core.DomainQueueEvent`.
+        domain: distinguishes it from other queues of that name; see
+            `server.queues.core.DomainQueueEvent`.
         browsing: is notified of the events, too.
         letters: notified of recorded expiries, to publish dead letters.
         surroundings: the server's services for the queue.

@@ -44,7 +44,9 @@ class QueueTable:
                 functions,
                 instance,
                 select_topics(spec.underlying_topic, literal=not spec.underlying_is_regex),
-                RedrivePublishers((redrivers[one.ref] for one in specs if one is not spec), instance),
+                RedrivePublishers(
+                    (redrivers[one.ref] for one in specs if one is not spec), instance
+                ),
                 surroundings,
             )
             for spec in specs

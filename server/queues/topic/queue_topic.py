@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from server.expressions import to_text
-from server.queues.core import Cancelled, Expired, Queue, DomainQueueEvent, decode_with_domain, settings_of
+from server.queues.core import (
+    Cancelled,
+    DomainQueueEvent,
+    Expired,
+    Queue,
+    decode_with_domain,
+    settings_of,
+)
 from server.queues.core.events import shifted, with_delays_from
 from server.queues.core.inspection import leases_of
 from server.queues.topic.acknowledgement import QueueAckHandler
@@ -29,7 +36,7 @@ from server.queues.topic.dead_letters import DeadLetterPublisher
 from server.queues.topic.delivery import QueueDeliveryTask
 from server.queues.topic.depth_refill import DepthRefill
 from server.queues.topic.enqueue import Enqueuer
-from server.queues.topic.filter_matcher import QueueFilterMatcher, ConsumerFilter
+from server.queues.topic.filter_matcher import ConsumerFilter, QueueFilterMatcher
 from server.queues.topic.journal_retention_log import QueueRetentionLog
 from server.queues.topic.message_cache import MessageCache
 from server.queues.topic.queue_journal import QueueJournal
@@ -62,7 +69,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.rejection import Rejection
     from server.topics.subscriptions.subscription import Subscription
 
-_RETURNED_AT_ONCE: Final = 256
+_RETURN_BATCH_SIZE: Final = 256
 """Messages of a departing consumer that return to the queue per time slice."""
 
 
@@ -187,7 +194,9 @@ class QueueTopic(Topic):
         forgotten = QueueRetentionLog(self.core, spec.name, surroundings)
         log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
 
-    def _make_matching(self, on_failure: Callable[[ConsumerFilter, Exception], None]) -> QueueFilterMatcher:
+    def _make_matching(
+        self, on_failure: Callable[[ConsumerFilter, Exception], None]
+    ) -> QueueFilterMatcher:
         return QueueFilterMatcher(
             self._shelf,
             self.message_type,
@@ -313,7 +322,7 @@ class QueueTopic(Topic):
                 self.core.retire(consumer)
 
     def cost_of(self, subscription: Subscription) -> FilterCost | None:
-        """See `SubscriberSet.cost_of`; None for followers: their filters are evaluated elsewhere."""
+        """See `SubscriberSet.cost_of`; None for followers, whose filters others evaluate."""
         filter_ = self._here(subscription).filter
         if filter_ is None or subscription not in self._subscriptions:
             return None
@@ -334,7 +343,7 @@ class QueueTopic(Topic):
 
     def dismiss_some(self, consumer: Consumer) -> bool:
         """Return a batch of a departing consumer's messages; True if more than one may be left."""
-        if not self.core.detach_some(consumer, self._surroundings.now, _RETURNED_AT_ONCE):
+        if not self.core.detach_some(consumer, self._surroundings.now, _RETURN_BATCH_SIZE):
             return False
         self._settle()
         return True

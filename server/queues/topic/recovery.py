@@ -28,12 +28,12 @@ from server.storage.journal.publisher_table import publisher_part
 if TYPE_CHECKING:
     from server.queues.topic.queue_table import QueueTable
     from server.queues.topic.queue_topic import QueueTopic
-    from server.storage.journal import Journal, EntryBatch
+    from server.storage.journal import EntryBatch, Journal
     from server.storage.journal import JournalTopic as TopicName
     from server.storage.journal.queue_points import QueuePoint
     from server.util.log_protocol import ServerLog
 
-_AT_ONCE: Final = 4096
+_BATCH_SIZE: Final = 4096
 """Entries read per batch."""
 
 _AT_THE_END: Final = frozenset({"now", "creation"})
@@ -76,7 +76,7 @@ def recover_queues(
     fold = _Fold(queues, starts, events)
     cursor = journal.replay(LogSpan(first - 1), kinds=EVENTS)
     while not cursor.is_caught_up:
-        for run in cursor.read_on(_AT_ONCE, 4 << 20).runs():
+        for run in cursor.read_on(_BATCH_SIZE, 4 << 20).runs():
             check()
             fold.take_in(run)
     for queue in queues:
@@ -84,7 +84,9 @@ def recover_queues(
     return begins
 
 
-def _tell_of_lost_messages(starts: dict[QueueTopic, _Start], first_txid: int, events: ServerLog) -> None:
+def _tell_of_lost_messages(
+    starts: dict[QueueTopic, _Start], first_txid: int, events: ServerLog
+) -> None:
     """Log which queues had messages in journals that are gone."""
     for queue, start in starts.items():
         if queue.spec.recovery_point not in _AT_THE_END and start.messages < first_txid:
@@ -139,7 +141,9 @@ class _Fold:
         events: the server's log, for entries that cannot be read.
     """
 
-    def __init__(self, queues: QueueTable, starts: dict[QueueTopic, _Start], events: ServerLog) -> None:
+    def __init__(
+        self, queues: QueueTable, starts: dict[QueueTopic, _Start], events: ServerLog
+    ) -> None:
         self._queues = queues
         self._starts = starts
         self._events = events

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from server.queues.topic.dead_letters import ServerPublisher, DeadLetter
+from server.queues.topic.dead_letters import DeadLetter, ServerPublisher
 from server.replication.core import hops
 from server.topics.subscriptions.delivery.envelope import Envelope
 
 if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
     from server.queues.core import Queue
-    from server.queues.topic.acknowledgement import QueueAckHandler, AckTerms
+    from server.queues.topic.acknowledgement import AckTerms, QueueAckHandler
     from server.queues.topic.context import QueueServices
     from server.queues.topic.message_cache import CachedMessage
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MayPublish: TypeAlias = "Callable[[str, bytes, MessageContext], bool]"
 """Returns True if a client may publish a message to a topic."""
 
-_MOST_PATHS: Final = 4096
+_MAX_PATHS: Final = 4096
 
 
 def redrive_publisher(message_type: str, queue: str) -> ServerPublisher:
@@ -63,7 +63,7 @@ class RedrivePublishers:
         """
         found = self._parts.get(path)
         if found is None:
-            if len(self._parts) >= _MOST_PATHS:
+            if len(self._parts) >= _MAX_PATHS:
                 self._parts.clear()
             publisher = hops(path)[0].name if path else self._instance
             found = frozenset(author.part(publisher) for author in self._authors)

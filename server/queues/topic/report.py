@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from server.queues.topic.queue_topic import QueueTopic
 
 _SECOND: Final = 1_000_000
-_MOST_CONSUMERS: Final = 100
+_MAX_CONSUMERS: Final = 100
 
 
 def report(queues: Iterable[QueueTopic], now: float) -> str:
@@ -42,10 +42,10 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
         yield f"  {found.deferred_acks} acknowledgements came before their messages"
     if topic.membership.is_shared:
         yield _sharing(topic)
-    for consumer in found.consumers[:_MOST_CONSUMERS]:
+    for consumer in found.consumers[:_MAX_CONSUMERS]:
         yield f"  consumer {_consumer(consumer)}"
-    if len(found.consumers) > _MOST_CONSUMERS:
-        yield f"  and {len(found.consumers) - _MOST_CONSUMERS} more consumers"
+    if len(found.consumers) > _MAX_CONSUMERS:
+        yield f"  and {len(found.consumers) - _MAX_CONSUMERS} more consumers"
     if found.oldest_txid is None:
         return
     head = queue.ledger.entries.head

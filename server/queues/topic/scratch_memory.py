@@ -55,7 +55,7 @@ class ScratchMemory:
         return taken
 
     def give_back(self, room: memoryview) -> None:
-        """See `ColumnStorage.give_back`; releasing the last block also frees the space on the disk."""
+        """See `ColumnStorage.give_back`; the last block also frees the space on the disk."""
         self._taken -= 1
         if self._taken:
             self._free.setdefault(len(room), []).append(room)

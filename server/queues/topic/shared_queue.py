@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from server.queues.core import OwnershipTransfers, Transferred, decode_peer_message, encode_peer_message
+from server.queues.core import (
+    OwnershipTransfers,
+    Transferred,
+    decode_peer_message,
+    encode_peer_message,
+)
 from server.queues.core.peer_messages import TransferRequest
 from server.replication.core import hops
 from server.storage.journal import EVENTS, JournalUnreadableError, LogSpan
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from config_schema.spec import QueueSpec
-    from server.queues.core import PublisherSequence, Queue, DomainQueueEvent
+    from server.queues.core import DomainQueueEvent, PublisherSequence, Queue
     from server.queues.topic.context import QueueServices
     from server.queues.topic.queue_journal import QueueJournal
 

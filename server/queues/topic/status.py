@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from server.util.clock import SteadySeconds
 
 _SECOND: Final = 1_000_000
-_MOST_MESSAGES: Final = 1_000
-_MOST_CONSUMERS: Final = 1_000
+_MAX_MESSAGES: Final = 1_000
+_MAX_CONSUMERS: Final = 1_000
 
 
 def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> dict[str, object]:
@@ -44,7 +44,7 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
     counters, entries = queue.counters, queue.ledger.entries
     messages = [
         _message(queue, place, log.journal.files, now)
-        for place in islice(entries.places(), _MOST_MESSAGES)
+        for place in islice(entries.places(), _MAX_MESSAGES)
     ]
     oldest = log.last_txid + 1 if found.oldest_txid is None else found.oldest_txid
     return {
@@ -79,7 +79,7 @@ def _last_queued(queue: Queue, log: TransactionLog) -> int:
 
 
 def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict[str, object]]:
-    subscriptions = [_subscription(one) for one in found.consumers[:_MOST_CONSUMERS]]
+    subscriptions = [_subscription(one) for one in found.consumers[:_MAX_CONSUMERS]]
     if not subscriptions:
         return []
     last = _last_queued(queue, log)

@@ -7,9 +7,9 @@ both have both messages; but their records differ. This module finds such a *dif
 
 Both instances make a survey of their records (`states`). Where sums differ, so do records, or they
 did while the surveys were made: these keys are listed, and then verified, some hundred at a time,
-by `StateRequest`. The other instance answers a `StateRequest` when it has received everything that this one had
-when it asked; this one judges the answer when it has received everything that the other one had
-when it answered. If then
+by `StateRequest`. The other instance answers a `StateRequest` when it has received everything that
+this one had when it asked; this one judges the answer when it has received everything that the
+other one had when it answered. If then
 
     - the states of a key are not the same,
     - the state here is still the one in the `StateRequest`,
@@ -37,19 +37,26 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from server.replication.anti_entropy.digests import RANGES, ComparableRecords, RecordState, portions, make_range_digests, within
+from server.replication.anti_entropy.digests import (
+    RANGES,
+    ComparableRecords,
+    RecordState,
+    make_range_digests,
+    portions,
+    within,
+)
 from server.replication.anti_entropy.digests import RangeDigests as Sums
 from server.replication.anti_entropy.messages import (
     MAX_COMPARISON_MESSAGE_SIZE,
+    ComparisonMessage,
+    DigestRefusal,
+    DigestRequest,
+    DigestResponse,
+    KeyListContinuation,
     KeyListRequest,
     KeyListResponse,
     StateRequest,
     StateResponse,
-    KeyListContinuation,
-    DigestRequest,
-    DigestResponse,
-    DigestRefusal,
-    ComparisonMessage,
 )
 from server.storage.journal.publisher_table import publisher_part
 
@@ -64,7 +71,7 @@ RESPONSE_TIMEOUT_US: Final = 60_000_000
 STATE_REQUEST_INTERVAL_US: Final = 2_000_000
 """Microseconds between two verifications of a key."""
 
-_MOST_LOOKS: Final = 5
+_MAX_LOOKS: Final = 5
 _KEYS_IN_LOOK: Final = 256
 _KEY_BYTES: Final = 32  # of a state in a message, beside the key
 
@@ -283,7 +290,7 @@ class RecordComparison:
         """Verify keys until each is decided, or they keep changing."""
         suspected: dict[str, RecordDifference] = {}
         found: dict[str, RecordDifference] = {}
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_LOOKS):
             again: list[str] = []
             for some in _in_words(keys):
                 look: dict[str, RecordState] = {key: self._records.state(key) for key in some}
@@ -314,7 +321,9 @@ class RecordComparison:
         """Ask for the states of some keys; wait until the entries behind the answer are here."""
         self._looks += 1
         upto = self._surroundings.last_txid
-        self._say(StateRequest(self._number, self._looks, upto, list(states), list(states.values())))
+        self._say(
+            StateRequest(self._number, self._looks, upto, list(states), list(states.values()))
+        )
         yield self._has_answer
         self._looked = self._answer(StateResponse)
         if self._looked.look != self._looks or len(self._looked.states) != len(states):
@@ -322,7 +331,9 @@ class RecordComparison:
         self._txids = upto, self._looked.upto
         yield lambda: self._surroundings.has_taken(self.peer, self._looked.upto)
 
-    def _judge(self, asked: dict[str, RecordState]) -> Iterator[tuple[str, RecordDifference | None]]:
+    def _judge(
+        self, asked: dict[str, RecordState]
+    ) -> Iterator[tuple[str, RecordDifference | None]]:
         """Yield the keys that differ, or that are undecided."""
         looked = self._looked
         for (key, before), theirs, had in zip(
@@ -335,7 +346,9 @@ class RecordComparison:
             elif verdict is _KeyVerdict.UNCLEAR:
                 yield key, None
 
-    def _verdict(self, before: RecordState, ours: RecordState, theirs: RecordState, *, had: bool) -> _KeyVerdict:
+    def _verdict(
+        self, before: RecordState, ours: RecordState, theirs: RecordState, *, had: bool
+    ) -> _KeyVerdict:
         if ours.digest == theirs.digest:
             return _KeyVerdict.SAME
         if ours != before:

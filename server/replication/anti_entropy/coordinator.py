@@ -17,23 +17,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from server.replication.anti_entropy.comparison import RecordComparison, ComparisonResult, prevails
+from server.replication.anti_entropy.comparison import ComparisonResult, RecordComparison, prevails
 from server.replication.anti_entropy.messages import (
-    RepublishRequest,
-    KeyListRequest,
-    StateRequest,
-    KeyListContinuation,
-    ComparisonReport,
-    DigestRequest,
     ComparisonMessage,
     ComparisonMessageError,
+    ComparisonReport,
+    DigestRequest,
+    KeyListContinuation,
+    KeyListRequest,
+    RepublishRequest,
+    StateRequest,
     make_republish_requests,
     pack,
     unpack,
 )
 from server.replication.anti_entropy.republisher import RecordRepublisher
 from server.replication.anti_entropy.responder import ComparisonResponder
-from server.replication.anti_entropy.results import MAX_SHOWN_KEYS, TopicComparison, ComparisonHistory
+from server.replication.anti_entropy.results import (
+    MAX_SHOWN_KEYS,
+    ComparisonHistory,
+    TopicComparison,
+)
 from server.replication.anti_entropy.topic_records import TopicRecords, goes_from, is_kept_by
 from server.storage.journal.publisher_table import publisher_part, server_made_identity
 from server.storage.sow.store import RecordStoreError
@@ -295,7 +299,9 @@ class AntiEntropyCoordinator:
         if self._is_sent_to(known.peer.name, *topic):
             keys = word.keys[:MAX_SHOWN_KEYS]
             counts = word.records[1], word.differing, word.unclear
-            self.findings.add(known.peer.name, topic, TopicComparison(known.asked_at, *counts, keys))
+            self.findings.add(
+                known.peer.name, topic, TopicComparison(known.asked_at, *counts, keys)
+            )
 
     # Scheduling.
 

@@ -203,12 +203,23 @@ class RepublishRequest(
 
 
 ComparisonMessage: TypeAlias = (
-    DigestRequest | DigestResponse | DigestRefusal | KeyListRequest | KeyListResponse | KeyListContinuation | StateRequest | StateResponse | ComparisonReport | RepublishRequest
+    DigestRequest
+    | DigestResponse
+    | DigestRefusal
+    | KeyListRequest
+    | KeyListResponse
+    | KeyListContinuation
+    | StateRequest
+    | StateResponse
+    | ComparisonReport
+    | RepublishRequest
 )
 
 _DIGEST_BYTES: Final = 16
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[ComparisonMessage]] = msgspec.msgpack.Decoder(ComparisonMessage)
+_DECODER: Final[msgspec.msgpack.Decoder[ComparisonMessage]] = msgspec.msgpack.Decoder(
+    ComparisonMessage
+)
 
 
 def make_republish_requests(
@@ -224,11 +235,15 @@ def make_republish_requests(
     rest = list(records)
     while rest:
         size = place = 0
-        while place < len(rest) and (not place or size + 4 * len(rest[place][0]) <= MAX_COMPARISON_MESSAGE_SIZE):
+        while place < len(rest) and (
+            not place or size + 4 * len(rest[place][0]) <= MAX_COMPARISON_MESSAGE_SIZE
+        ):
             size += 4 * len(rest[place][0]) + _DIGEST_BYTES
             place += 1
         some, rest = rest[:place], rest[place:]
-        yield RepublishRequest(message_type, topic, [key for key, _ in some], [one for _, one in some])
+        yield RepublishRequest(
+            message_type, topic, [key for key, _ in some], [one for _, one in some]
+        )
 
 
 class ComparisonMessageError(Exception):

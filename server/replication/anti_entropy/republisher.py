@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_PENDING_RECORDS: Final = 20_000
 """Records waiting to be republished; requests beyond that are dropped."""
 
-_AT_ONCE: Final = 16
+_BATCH_SIZE: Final = 16
 
 
 class RecordPublisher(Protocol):
@@ -76,7 +76,7 @@ class RecordRepublisher:
         """Republish some records, and return whether there are more."""
         if not self._waiting:
             return False
-        for _ in range(min(_AT_ONCE, len(self._waiting))):
+        for _ in range(min(_BATCH_SIZE, len(self._waiting))):
             topic, key, digest = self._waiting.popleft()
             try:
                 if TopicRecords(topic, _all).state(key).digest == digest:

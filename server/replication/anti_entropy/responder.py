@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from server.replication.anti_entropy.comparison import MAX_LISTED_KEYS, ComparisonContext, is_source_message_received
+from server.replication.anti_entropy.comparison import (
+    MAX_LISTED_KEYS,
+    ComparisonContext,
+    is_source_message_received,
+)
 from server.replication.anti_entropy.digests import (
     ComparableRecords,
     RecordState,
     digest_of,
-    portions,
     make_range_digests,
+    portions,
     within,
 )
 from server.replication.anti_entropy.messages import (
     MAX_COMPARISON_MESSAGE_SIZE,
+    ComparisonMessage,
+    DigestRefusal,
+    DigestRequest,
+    DigestResponse,
+    KeyListContinuation,
     KeyListRequest,
     KeyListResponse,
     StateRequest,
     StateResponse,
-    KeyListContinuation,
-    DigestRequest,
-    DigestResponse,
-    DigestRefusal,
-    ComparisonMessage,
 )
 
 _KEYS_IN_WORD: Final = 256
@@ -66,7 +70,9 @@ class ComparisonResponder:
         self._list: list[tuple[str, int]] = []
         self._look: StateRequest | None = None
 
-    def take(self, word: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest) -> None:
+    def take(
+        self, word: DigestRequest | KeyListRequest | KeyListContinuation | StateRequest
+    ) -> None:
         """Accept a request of the other instance."""
         if isinstance(word, DigestRequest):
             self._survey(word)

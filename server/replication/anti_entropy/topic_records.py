@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from server.storage.sow.records import Record
     from server.storage.sow.topic_records import SowTopicRecords
 
-_ROWS_AT_ONCE: Final = 64
-_MOST_NAMES: Final = 10_000
+_ROW_BATCH_SIZE: Final = 64
+_MAX_NAMES: Final = 10_000
 
 
 class TopicRecords:
@@ -48,7 +48,7 @@ class TopicRecords:
         """
         table, goes, has_pattern = self._table, self._goes, self._has_pattern
         states, store = table.states, table.store
-        end = min(place + _ROWS_AT_ONCE, len(states))
+        end = min(place + _ROW_BATCH_SIZE, len(states))
         identities: list[str] = []
         bodies: list[bytes] = []
         for row in range(place, end):
@@ -114,10 +114,12 @@ def goes_from(
     single = {one.name for one in stored}
     patterns = [(one.pattern, one.name) for one in stored if one.pattern is not None]
 
-    @lru_cache(maxsize=_MOST_NAMES)
+    @lru_cache(maxsize=_MAX_NAMES)
     def goes(name: str) -> bool:
         keepers = () if name in single else (at for text, at in patterns if matches(text, name))
-        topics = [(TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)]
+        topics = [
+            (TopicPattern(one, message_type, is_expression=False),) for one in (name, *keepers)
+        ]
         return bool(coverages) and all(any(map(one.has, topics)) for one in coverages)
 
     return goes

@@ -20,12 +20,12 @@ from amperage.wire.bookmarks import client_hash
 from server.queues.topic.queue_topic import QueueTopic
 from server.replication.apply.error_log import ApplyErrorLog
 from server.replication.apply.sequence_gaps import SequenceGapApplier
-from server.replication.core import RecorderResult, ConstantColumn
+from server.replication.core import ConstantColumn, RecorderResult
 from server.replication.core.columns import by_client, rows
-from server.storage.journal import MESSAGES, JournalUnavailableError, JournalEntryKind
+from server.storage.journal import MESSAGES, JournalEntryKind, JournalUnavailableError
 from server.topics.journaled_topic import JournaledSowTopic, JournaledTopic
 from server.topics.replicated.batch import APPLY_BATCH_SIZE, ReplicatedBatch
-from server.topics.replicated.multi_topic import MultiTopicBatch, BatchRejectedError
+from server.topics.replicated.multi_topic import BatchRejectedError, MultiTopicBatch
 
 if TYPE_CHECKING:
     from server.replication.apply.permissions import ApplyPermissions
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _Taker: TypeAlias = JournaledTopic | JournaledSowTopic | QueueTopic | SequenceGapApplier
 
-_MOST_SECONDS: Final = (1 << 32) - 1
+_MAX_SECONDS: Final = (1 << 32) - 1
 
 
 class NotRecordedError(Exception):
@@ -91,8 +91,8 @@ class ReplicationApplier:
 
         Raises nothing: an error in an entry concerns that entry.
         """
-        if max(entries.expirations) > _MOST_SECONDS:
-            lifetimes = [min(lifetime, _MOST_SECONDS) for lifetime in entries.expirations]
+        if max(entries.expirations) > _MAX_SECONDS:
+            lifetimes = [min(lifetime, _MAX_SECONDS) for lifetime in entries.expirations]
             entries = entries._replace(expirations=lifetimes)
         done = RecorderResult(0)
         for part in _parts(entries):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from server.storage.journal import JournalTopic
 
 if TYPE_CHECKING:
-    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.batch import EntryContents, ReplicatedBatch
     from server.topics.replicated.multi_topic import BatchFailure
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SECONDS: Final = 60.0
 """Interval between two log messages about the same subject."""
 
-_MOST_SUBJECTS: Final = 1000
+_MAX_SUBJECTS: Final = 1000
 """The most subjects rate-limited separately; those beyond share one per message type."""
 
 _REFUSED: Final = "1D-0022"
@@ -70,7 +70,9 @@ class ApplyErrorLog:
         self._mention(_REFUSED, arrivals, arrivals.refused, source)
         self.could_not_apply(arrivals, arrivals.unapplied, source)
 
-    def could_not_apply(self, entries: EntryContents, failures: Sequence[BatchFailure], source: str) -> None:
+    def could_not_apply(
+        self, entries: EntryContents, failures: Sequence[BatchFailure], source: str
+    ) -> None:
         """Report entries of one topic that are in the transaction log but could not be applied."""
         self._mention(_UNAPPLIED, entries, failures, source)
 
@@ -88,7 +90,7 @@ class ApplyErrorLog:
         position, problem = failures[-1]
         topic = entries.run.name(position).topic
         key = message_id, source, topic
-        if key not in self._subjects and len(self._subjects) >= _MOST_SUBJECTS:
+        if key not in self._subjects and len(self._subjects) >= _MAX_SUBJECTS:
             key = message_id, source, JournalTopic(topic.message_type, "")
         subject = self._subjects.get(key)
         is_new = subject is None

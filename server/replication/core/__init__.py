@@ -22,21 +22,21 @@ the columns; the path in its origin names all instances that it has passed throu
 that of this instance; its lifetime is the rest that it had when it was sent.
 
 Startup. Read `replication.ack` (`unpack`); it is void if its `log` is not that of the journal, or
-if its `txid` is beyond the journal's end. Make a `RecentEntries`, and feed a `DedupWindowRecovery` from the log
-(`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as `RecentEntries` reaches
-before `txid`; without the file, feed it the whole log. If journals behind `txid` are gone, it is
-not whole. Then `known = recollection.known`, and set `known.highest` to `Journal.last_sequence`.
-Make a `ReplicationSender` for each Destination, with its value in `acknowledged`; a `ReplicationReceiver` for each
-instance that connects with a new name, with its cursor if the file has one; and one
-`AcknowledgementTracker` over the senders. All of these live as long as the instance. The identity of a log
-must change when the log is started anew.
+if its `txid` is beyond the journal's end. Make a `RecentEntries`, and feed a `DedupWindowRecovery`
+from the log (`EVENTS`, in runs), from the lowest of `txid` and `acknowledged` on, or as far as
+`RecentEntries` reaches before `txid`; without the file, feed it the whole log. If journals behind
+`txid` are gone, it is not whole. Then `known = recollection.known`, and set `known.highest` to
+`Journal.last_sequence`. Make a `ReplicationSender` for each Destination, with its value in
+`acknowledged`; a `ReplicationReceiver` for each instance that connects with a new name, with its
+cursor if the file has one; and one `AcknowledgementTracker` over the senders. All of these live as
+long as the instance. The identity of a log must change when the log is started anew.
 
 Publishes of clients. Call `recent.note(...)` for appended entries. Where a numbered message does
 not follow its publisher's highest number, call `known.noted(client, highest before, sequences)`.
 
 A link. Both ends send a `Hello`, and check the other's with `refusal`, by its credentials, by its
-`description`, and for a destination with `group_refusal`; a reason is returned as `HelloRefusal`, and
-both ends log it. Of two connections, `which_stays` returns which to keep. Then call
+`description`, and for a destination with `group_refusal`; a reason is returned as `HelloRefusal`,
+and both ends log it. Of two connections, `which_stays` returns which to keep. Then call
 `disconnected()` of the sender and the receiver for that instance, since they may still be on a link
 that is dropped; if there is a destination, send the return value of
 `sender.connected(peer_of(hello))`. Frames:
@@ -52,11 +52,11 @@ that is dropped; if there is a destination, send the return value of
 
     Word        -> `MeshRouter.receive`, which forwards it or returns its sender; see there
 
-`ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link accepts more, send the
-return value of `sender.pull(now)`, until that is None; about once a second call it with `flush`.
-Once per scheduling round of the engine, or at an interval of your own, send the return value of
-`receiver.acknowledge(durable, acknowledgement.is_settled)`. When the link is gone, call
-`disconnected()` of both.
+`ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link
+accepts more, send the return value of `sender.pull(now)`, until that is None; about once a second
+call it with `flush`. Once per scheduling round of the engine, or at an interval of your own, send
+the return value of `receiver.acknowledge(durable, acknowledgement.is_settled)`. When the link is
+gone, call `disconnected()` of both.
 
 Acknowledgement. Call `recorded(txid, now)` from time to time after appends, and `reached` when the
 journal's thread has synced. After that, and after acks, downgrades and upgrades, call `find_out`:
@@ -72,131 +72,153 @@ The record. To store `replication.ack`, make a `PersistentState` of `receiver.cu
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
-and an `ComparisonResponder` at the other; their messages travel beside the log, and may be lost. See
-`comparison`.
+and an `ComparisonResponder` at the other; their messages travel beside the log, and may be lost.
+See `comparison`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
 Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.
 """
 
-from server.replication.core.acknowledgement import AcknowledgementTracker, EntryRoutingKey, DestinationProgress, DestinationLag
-from server.replication.core.columns import ReplicationBatch, EntryColumn, BatchColumns, SharedProperties, PackedBatch, ConstantColumn
-from server.replication.core.dedup_window import PublisherWindow, DedupWindow
+from server.replication.core.acknowledgement import (
+    AcknowledgementTracker,
+    DestinationLag,
+    DestinationProgress,
+    EntryRoutingKey,
+)
+from server.replication.core.columns import (
+    BatchColumns,
+    ConstantColumn,
+    EntryColumn,
+    PackedBatch,
+    ReplicationBatch,
+    SharedProperties,
+)
+from server.replication.core.dedup_window import DedupWindow, PublisherWindow
 from server.replication.core.frames import (
-    MAX_FRAME_SIZE_BEFORE_HELLO,
     MAX_FRAME_SIZE,
+    MAX_FRAME_SIZE_BEFORE_HELLO,
     VERSION,
     Ack,
-    HeartbeatFrame,
-    PositionRequest,
-    InboundFrame,
-    ReplicationFrameError,
-    ReplicationFrameReader,
-    Hello,
     DedupState,
-    SkippedRanges,
+    HeartbeatFrame,
+    Hello,
     HelloRefusal,
-    PositionResponse,
+    InboundFrame,
     OutboundFrame,
     PeerMessage,
+    PositionRequest,
+    PositionResponse,
+    ReplicationFrameError,
+    ReplicationFrameReader,
+    SkippedRanges,
     encode,
     encode_pieces,
 )
 from server.replication.core.handshake import (
-    PeerConnection,
     ConnectionChoice,
+    PeerConnection,
+    choose_connection,
     group_refusal,
     peer_of,
     refusal,
-    choose_connection,
 )
-from server.replication.core.persistent_state import DedupWindowRecovery, PersistentState, pack, unpack
+from server.replication.core.persistent_state import (
+    DedupWindowRecovery,
+    PersistentState,
+    pack,
+    unpack,
+)
 from server.replication.core.receiver import (
-    LogBranch,
-    DuplicateConflict,
-    ReceiveCursor,
-    ReplicationReceiver,
-    RecorderResult,
-    EntryRecorder,
     BatchCounts,
+    DuplicateConflict,
+    EntryRecorder,
+    LogBranch,
+    ReceiveCursor,
+    RecorderResult,
+    ReplicationReceiver,
 )
 from server.replication.core.recent_entries import RecentEntries
-from server.replication.core.router import MAX_PEER_MESSAGE_SIZE, MeshRouter, RoutedMessage, RoutingResult
-from server.replication.core.routes import RouteFilter, Hop, Routes, TopicRoute, hops, append_hop
+from server.replication.core.router import (
+    MAX_PEER_MESSAGE_SIZE,
+    MeshRouter,
+    RoutedMessage,
+    RoutingResult,
+)
+from server.replication.core.routes import Hop, RouteFilter, Routes, TopicRoute, append_hop, hops
 from server.replication.core.sender import (
+    PassageReader,
     PeerInstance,
     ReplicationProtocolError,
-    PassageReader,
-    ResumePosition,
     ReplicationSender,
-    SourceLog,
+    ResumePosition,
     SenderState,
+    SourceLog,
 )
 
 __all__ = [
-    "MAX_FRAME_SIZE_BEFORE_HELLO",
     "MAX_FRAME_SIZE",
+    "MAX_FRAME_SIZE_BEFORE_HELLO",
     "MAX_PEER_MESSAGE_SIZE",
     "VERSION",
     "Ack",
     "AcknowledgementTracker",
-    "ReplicationBatch",
-    "HeartbeatFrame",
-    "PositionRequest",
-    "LogBranch",
-    "EntryColumn",
     "BatchColumns",
-    "DuplicateConflict",
-    "PeerConnection",
-    "MeshRouter",
-    "ReceiveCursor",
-    "RouteFilter",
-    "InboundFrame",
-    "ReplicationFrameError",
-    "ReplicationFrameReader",
-    "PublisherWindow",
-    "Hello",
-    "Hop",
-    "EntryRoutingKey",
+    "BatchCounts",
+    "ConnectionChoice",
+    "ConstantColumn",
     "DedupState",
     "DedupWindow",
+    "DedupWindowRecovery",
+    "DestinationLag",
+    "DestinationProgress",
+    "DuplicateConflict",
+    "EntryColumn",
+    "EntryRecorder",
+    "EntryRoutingKey",
+    "HeartbeatFrame",
+    "Hello",
+    "HelloRefusal",
+    "Hop",
+    "InboundFrame",
+    "LogBranch",
+    "MeshRouter",
+    "OutboundFrame",
+    "PackedBatch",
+    "PassageReader",
+    "PeerConnection",
+    "PeerInstance",
+    "PeerMessage",
+    "PersistentState",
+    "PositionRequest",
+    "PositionResponse",
+    "PublisherWindow",
+    "ReceiveCursor",
+    "RecentEntries",
+    "RecorderResult",
+    "ReplicationBatch",
+    "ReplicationFrameError",
+    "ReplicationFrameReader",
+    "ReplicationProtocolError",
+    "ReplicationReceiver",
+    "ReplicationSender",
+    "ResumePosition",
+    "RouteFilter",
+    "RoutedMessage",
+    "Routes",
+    "RoutingResult",
+    "SenderState",
     "SharedProperties",
     "SkippedRanges",
-    "PackedBatch",
-    "RoutedMessage",
-    "PeerInstance",
-    "DestinationProgress",
-    "ReplicationProtocolError",
-    "PassageReader",
-    "RoutingResult",
-    "ReplicationReceiver",
-    "RecentEntries",
-    "DedupWindowRecovery",
-    "RecorderResult",
-    "EntryRecorder",
-    "HelloRefusal",
-    "PersistentState",
-    "PositionResponse",
-    "ResumePosition",
-    "Routes",
-    "ConstantColumn",
-    "ReplicationSender",
-    "OutboundFrame",
     "SourceLog",
-    "SenderState",
-    "ConnectionChoice",
-    "BatchCounts",
     "TopicRoute",
-    "DestinationLag",
-    "PeerMessage",
+    "append_hop",
+    "choose_connection",
     "encode",
     "encode_pieces",
     "group_refusal",
     "hops",
-    "append_hop",
     "pack",
     "peer_of",
     "refusal",
     "unpack",
-    "choose_connection",
 ]

@@ -7,8 +7,8 @@ entry that it passes on, behind one that the other passes on. Entries that have 
 wait for each other, though. Let the *rank* of an entry be the number of instances on its path, and
 among equal ones the name of the instance where it is. It waits only for copies of a higher rank:
 where it goes on to, its path is longer; and for one that has come there on another path first, only
-where that is of a higher rank, see `ReplicationReceiver`. So entries of one rank at an instance may wait for
-each other: in a circle, the rank would have to decrease somewhere.
+where that is of a higher rank, see `ReplicationReceiver`. So entries of one rank at an instance may
+wait for each other: in a circle, the rank would have to decrease somewhere.
 
 A *lane* is the set of entries that have come to an instance on one path (`lane_of`; paths of one
 length that happen to have one number are one lane). In each lane entries are acknowledged in the
@@ -35,7 +35,7 @@ from server.storage.journal.format.layout import crc32c
 MAX_ACK_UNITS: Final = 16_384
 """Parts of lanes that wait separately; beyond that, entries are merged, and wait together."""
 
-_LEAST_UNITS: Final = 2  # of a lane: merging must not delay for ever the unit that is next
+_MIN_UNITS: Final = 2  # of a lane: merging must not delay for ever the unit that is next
 _BITS: Final = 16
 
 IsAcknowledged: TypeAlias = Callable[[int, Collection[EntryRoutingKey], str], bool]
@@ -170,7 +170,7 @@ class UnacknowledgedEntries:
             units[-1].join(unit)
             unit = units.pop()
             self._count -= 1
-        if self._count >= self._most_units and len(units) >= _LEAST_UNITS:
+        if self._count >= self._most_units and len(units) >= _MIN_UNITS:
             units[-1].join(unit)
             return
         units.append(unit)

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from server.storage.journal import JournalTopic
 from server.util.clock import ElapsedMicroseconds
 
-_MOST_MOMENTS: Final = 4096
+_MAX_MOMENTS: Final = 4096
 
 
 class EntryRoutingKey(NamedTuple):
@@ -113,7 +113,7 @@ class AcknowledgementTracker:
             return
         self._txids.append(txid)
         self._moments.append(now)
-        if len(self._txids) > _MOST_MOMENTS:
+        if len(self._txids) > _MAX_MOMENTS:
             self._forget()
 
     def reached(self, durable: int) -> None:
@@ -225,7 +225,7 @@ class AcknowledgementTracker:
         del self._txids[:place]
         del self._moments[:place]
         self._grain = 0
-        if len(self._txids) > _MOST_MOMENTS // 2:
-            self._grain = (self._moments[-1] - self._moments[0]) // (_MOST_MOMENTS // 4)
+        if len(self._txids) > _MAX_MOMENTS // 2:
+            self._grain = (self._moments[-1] - self._moments[0]) // (_MAX_MOMENTS // 4)
             self._moments = self._moments[::2]
             self._txids = [*self._txids[1:-1:2], self._txids[-1]]

@@ -9,7 +9,7 @@ from server.replication.core.entry_packer import pack
 
 if TYPE_CHECKING:
     from server.replication.core.routes import LinkRoute
-    from server.storage.journal import JournalOrigin, RawEntryRange, JournalTopic
+    from server.storage.journal import JournalOrigin, JournalTopic, RawEntryRange
     from server.storage.journal.format.records import FileDefinitions
 
 _STAYS, _IS_OURS, _IS_PASSED_ON = range(3)
@@ -50,7 +50,9 @@ class ForwardingTable(dict[int, int]):
         return self.names.topics[number >> _BITS], self.names.origins[number & _LOWER]
 
 
-def pack_passage(after: int, upto: int, passage: RawEntryRange, ways: ForwardingTable, now: int) -> PackedBatch:
+def pack_passage(
+    after: int, upto: int, passage: RawEntryRange, ways: ForwardingTable, now: int
+) -> PackedBatch:
     """Return the entries of a passage that go, ready to be sent.
 
     Args:

@@ -21,7 +21,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from server.replication.core.columns import ReplicationBatch, EntryColumn, BatchColumns, SharedProperties, PackedBatch, ConstantColumn, compact_column
+from server.replication.core.columns import (
+    BatchColumns,
+    ConstantColumn,
+    EntryColumn,
+    PackedBatch,
+    ReplicationBatch,
+    SharedProperties,
+    compact_column,
+)
 from server.replication.core.dedup_window import PublisherWindow
 from server.storage.journal import JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import (
@@ -38,7 +46,7 @@ VERSION: Final = 3
 MAX_FRAME_SIZE_BEFORE_HELLO: Final = 1 << 20
 """Maximum bytes of a frame before the peer has sent its hello."""
 
-_MOST_INFLATED: Final = 16
+_MAX_INFLATED: Final = 16
 """Factor by which a decompressed hello may exceed that: it describes thousands of topics."""
 
 MAX_FRAME_SIZE: Final = 1 << 30
@@ -51,9 +59,9 @@ _NAME: Final = struct.Struct("<II")  # lengths of topic and origin
 _FORM: Final = struct.Struct("<B")
 _VALUE: Final = struct.Struct("<Q")
 _COLUMNS: Final = 11
-_MOST_ENTRIES: Final = 65_536  # of a batch: a column of few bytes can claim very many entries
+_MAX_ENTRIES: Final = 65_536  # of a batch: a column of few bytes can claim very many entries
 _COMPRESSED: Final = 1
-_LEAST_COMPRESSED: Final = 1024
+_MIN_COMPRESSED: Final = 1024
 _SAME, _CONSECUTIVE = range(2)
 _EACH: Final[dict[int, np.dtype[Any]]] = {
     2: np.dtype("<u1"),
@@ -61,7 +69,7 @@ _EACH: Final[dict[int, np.dtype[Any]]] = {
     4: np.dtype("<u8"),
 }
 _LARGEST: Final = (1 << 64) - 1
-_LONGEST_KEPT: Final = 1000
+_MAX_KEPT_LENGTH: Final = 1000
 """Maximum bytes of topics and origins that are cached in their decoded forms."""
 
 _packed_topic: Final = lru_cache(maxsize=1024)(pack_topic)
@@ -217,7 +225,17 @@ class PeerMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     body: bytes
 
 
-ControlFrame: TypeAlias = Hello | HelloRefusal | HeartbeatFrame | PositionRequest | PositionResponse | DedupState | Ack | PeerMessage | SkippedRanges
+ControlFrame: TypeAlias = (
+    Hello
+    | HelloRefusal
+    | HeartbeatFrame
+    | PositionRequest
+    | PositionResponse
+    | DedupState
+    | Ack
+    | PeerMessage
+    | SkippedRanges
+)
 InboundFrame: TypeAlias = ControlFrame | ReplicationBatch
 """A frame that is received."""
 
@@ -260,7 +278,7 @@ def encode_pieces(frame: OutboundFrame, *, compress: bool = False) -> Sequence[b
     else:
         number, pieces = _NUMBERS[type(frame)], [_ENCODER.encode(frame)]
     flags, length = 0, sum(map(len, pieces))
-    if compress and length >= _LEAST_COMPRESSED:
+    if compress and length >= _MIN_COMPRESSED:
         flags, pieces = _COMPRESSED, [zlib.compress(b"".join(pieces), 1)]
         length = len(pieces[0])
     return [_HEAD.pack(length + 2, number, flags), *pieces]
@@ -310,9 +328,11 @@ class ReplicationFrameReader:
             payload = bytes(view[_HEAD.size : end])
         del buffer[:end]
         if flags & ~_COMPRESSED:
-            raise ReplicationFrameError(f"a frame with the flags {flags}; this program knows {_COMPRESSED}")
+            raise ReplicationFrameError(
+                f"a frame with the flags {flags}; this program knows {_COMPRESSED}"
+            )
         if flags:
-            payload = _inflate(payload, max(self.most, _MOST_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO))
+            payload = _inflate(payload, max(self.most, _MAX_INFLATED * MAX_FRAME_SIZE_BEFORE_HELLO))
         return _decode(number, payload)
 
 
@@ -323,7 +343,9 @@ def _inflate(payload: bytes, most: int) -> bytes:
     except zlib.error as problem:
         raise ReplicationFrameError(f"a frame that cannot be decompressed: {problem}") from problem
     if not inflater.eof or inflater.unused_data:
-        raise ReplicationFrameError(f"a compressed frame that is cut off, or longer than {most} bytes")
+        raise ReplicationFrameError(
+            f"a compressed frame that is cut off, or longer than {most} bytes"
+        )
     return data
 
 
@@ -340,7 +362,9 @@ def _decode(number: int, payload: bytes) -> InboundFrame:
             raise ReplicationFrameError(
                 f"version {version} of the replication protocol; this program speaks {VERSION}"
             ) from problem
-        raise ReplicationFrameError(f"a frame of type {number} that is none: {problem}") from problem
+        raise ReplicationFrameError(
+            f"a frame of type {number} that is none: {problem}"
+        ) from problem
 
 
 def _version(payload: bytes) -> int | None:
@@ -373,8 +397,10 @@ def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
     after, upto, count, names = reader.unpack(_BATCH)
     if upto < after:
         raise ReplicationFrameError(f"a batch from {after} to {upto}")
-    if count > _MOST_ENTRIES:
-        raise ReplicationFrameError(f"a batch of {count} entries; expected no more than {_MOST_ENTRIES}")
+    if count > _MAX_ENTRIES:
+        raise ReplicationFrameError(
+            f"a batch of {count} entries; expected no more than {_MAX_ENTRIES}"
+        )
     entries: BatchColumns | None = None
     if count:
         named = [_unpack_name(reader) for _ in range(names)]
@@ -386,8 +412,8 @@ def _unpack_batch(payload: bytes, *, is_late: bool) -> ReplicationBatch:
 
 def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
     topic_length, origin_length = reader.unpack(_NAME)
-    read_topic = _topic_of if topic_length <= _LONGEST_KEPT else unpack_topic
-    read_origin = _origin_of if origin_length <= _LONGEST_KEPT else unpack_origin
+    read_topic = _topic_of if topic_length <= _MAX_KEPT_LENGTH else unpack_topic
+    read_origin = _origin_of if origin_length <= _MAX_KEPT_LENGTH else unpack_origin
     topic = read_topic(reader.take(topic_length))
     origin = read_origin(reader.take(origin_length))
     if topic is None or origin is None:
@@ -396,7 +422,9 @@ def _unpack_name(reader: _PayloadReader) -> tuple[JournalTopic, JournalOrigin]:
 
 
 def _columns_of(
-    named: Sequence[tuple[JournalTopic, JournalOrigin]], columns: Sequence[EntryColumn], data: Sequence[bytes]
+    named: Sequence[tuple[JournalTopic, JournalOrigin]],
+    columns: Sequence[EntryColumn],
+    data: Sequence[bytes],
 ) -> BatchColumns:
     """Return the entries of a batch, each with its name: topic, origin, and length of extras."""
     numbers, txids, clients, sequences, source_txids = columns[:5]

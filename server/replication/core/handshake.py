@@ -1,8 +1,8 @@
 """The handshake of two instances: identifies the peer, and decides whether they may replicate.
 
-Each sends a `Hello` first; the other end checks it, and refuses it with a reason (`HelloRefusal`) that
-both log. Then, for each direction that has a destination, the source sends `PositionRequest`. The caller
-checks credentials, and that both configurations match.
+Each sends a `Hello` first; the other end checks it, and refuses it with a reason (`HelloRefusal`)
+that both log. Then, for each direction that has a destination, the source sends `PositionRequest`.
+The caller checks credentials, and that both configurations match.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class ConnectionChoice(Enum):
     BOTH = "both"
 
 
-def choose_connection(ours: str, theirs: str, old: PeerConnection, new: PeerConnection) -> ConnectionChoice:
+def choose_connection(
+    ours: str, theirs: str, old: PeerConnection, new: PeerConnection
+) -> ConnectionChoice:
     """Return which of two connections between two instances stay; both compute the same.
 
     A connection for both directions is better than one for one direction, and if there are only

@@ -76,7 +76,9 @@ class LostSequences:
         for client, places in by_client(run.clients):
             path = hops(run.name(places[0]).origin.path)
             publisher = path[0].name if path else source
-            if client in self._seen or is_identity_made_by(publisher, client, run.source_txids[places[0]]):
+            if client in self._seen or is_identity_made_by(
+                publisher, client, run.source_txids[places[0]]
+            ):
                 continue
             before = self._known.highest(client)
             for place in places:
@@ -118,5 +120,7 @@ def mark_of(run: EntryBatch) -> tuple[int, int] | None:
     """
     row, path = run.rows[0], hops(run.origin.path)
     client, number = row[CLIENT], row[SEQUENCE]
-    made = is_identity_made_by(path[0].name, client, row[SOURCE_TXID]) if path else number == row[TXID]
+    made = (
+        is_identity_made_by(path[0].name, client, row[SOURCE_TXID]) if path else number == row[TXID]
+    )
     return None if made else (client, number)

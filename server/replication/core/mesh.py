@@ -51,9 +51,9 @@ _RATE: Final = 10
 _SECOND: Final = 1_000_000
 _MILLISECOND: Final = 1_000
 _ASK_AGAIN: Final = 3 * _SECOND
-_MOST_IN_REPORT: Final = 32_768
-_MOST_IN_WORD: Final = 48_000
-_MOST_ASKED: Final = 4 * MAX_INSTANCES
+_MAX_IN_REPORT: Final = 32_768
+_MAX_IN_WORD: Final = 48_000
+_MAX_ASKED: Final = 4 * MAX_INSTANCES
 _HIGHEST: Final = 1 << 53
 """Highest accepted number of a report: out of reach of any instance, with room above it."""
 
@@ -221,7 +221,7 @@ class Mesh:
             links=report.links[:MAX_LINKS],
         )
         data = _ENCODER.encode(report)
-        while len(data) > _MOST_IN_REPORT:
+        while len(data) > _MAX_IN_REPORT:
             fewer = max(len(report.neighbours), len(report.links)) // 2
             report = replace(
                 report, neighbours=report.neighbours[:fewer], links=report.links[:fewer]
@@ -283,7 +283,7 @@ class Mesh:
             if name == self._instance:
                 self._outdo(run, number)
             elif self._is_newer(name, number) and self._may_ask(name, now):
-                if len(self._asked) >= _MOST_ASKED:
+                if len(self._asked) >= _MAX_ASKED:
                     self._asked.clear()
                 self._asked[name] = now
                 wanted.append(name)
@@ -317,7 +317,7 @@ class Mesh:
     @staticmethod
     def _read(data: bytes, made_at: int, now: int) -> MeshReport | None:
         """Return the decoded report; None if it is too old, too long or malformed."""
-        if len(data) > _MOST_IN_REPORT or now - made_at >= REPORT_LIFETIME_US:
+        if len(data) > _MAX_IN_REPORT or now - made_at >= REPORT_LIFETIME_US:
             return None
         try:
             return _REPORT.decode(data)
@@ -345,7 +345,9 @@ class Mesh:
 
     def forget(self, now: int) -> None:
         """Forget expired reports."""
-        for name in [name for name, one in self.known.items() if now - one.made_at >= REPORT_LIFETIME_US]:
+        for name in [
+            name for name, one in self.known.items() if now - one.made_at >= REPORT_LIFETIME_US
+        ]:
             del self.known[name]
 
     # The mesh that results.
@@ -385,7 +387,7 @@ def _words(kind: int, items: Iterable[object]) -> list[bytes]:
     size = 0
     for item in items:
         data = _ENCODER.encode(item)
-        if together and size + len(data) > _MOST_IN_WORD:
+        if together and size + len(data) > _MAX_IN_WORD:
             words.append(_ENCODER.encode((kind, together)))
             together, size = [], 0
         together.append(Raw(data))

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from server.replication.core.columns import by_client, compact_column
-from server.replication.core.dedup_window import PublisherWindow, DedupWindow
+from server.replication.core.dedup_window import DedupWindow, PublisherWindow
 from server.replication.core.receiver import ReceiveCursor
 from server.replication.core.recent_entries import RecentEntries
 from server.storage.journal import EntryBatch
@@ -141,7 +141,9 @@ class DedupWindowRecovery:
         known: the known messages, as far as the log has been read.
     """
 
-    def __init__(self, remembered: PersistentState, recent: RecentEntries, *, is_whole: bool) -> None:
+    def __init__(
+        self, remembered: PersistentState, recent: RecentEntries, *, is_whole: bool
+    ) -> None:
         self._txid = remembered.txid
         self._recent = recent
         self._is_whole = is_whole

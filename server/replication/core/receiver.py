@@ -28,14 +28,19 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple, Protocol
 
-from server.replication.core.ack_order import MAX_ACK_UNITS, UnacknowledgedEntries, IsAcknowledged, lane_of
+from server.replication.core.ack_order import (
+    MAX_ACK_UNITS,
+    IsAcknowledged,
+    UnacknowledgedEntries,
+    lane_of,
+)
 from server.replication.core.acknowledgement import EntryRoutingKey
 from server.replication.core.columns import (
-    ReplicationBatch,
-    EntryColumn,
     BatchColumns,
-    SharedProperties,
     ConstantColumn,
+    EntryColumn,
+    ReplicationBatch,
+    SharedProperties,
     by_client,
     by_value,
     compact_column,
@@ -43,19 +48,25 @@ from server.replication.core.columns import (
     rows,
 )
 from server.replication.core.dedup_window import DedupWindow, is_identity_made_by
-from server.replication.core.frames import Ack, PositionRequest, DedupState, SkippedRanges, PositionResponse
+from server.replication.core.frames import (
+    Ack,
+    DedupState,
+    PositionRequest,
+    PositionResponse,
+    SkippedRanges,
+)
 from server.replication.core.lost_sequences import LostSequences
 from server.replication.core.recent_entries import RecentEntries
-from server.replication.core.routes import Hop, hops, append_hop
+from server.replication.core.routes import Hop, append_hop, hops
 from server.replication.core.sender import PeerInstance, ReplicationProtocolError
 from server.storage.journal import EVENTS, MESSAGES, JournalEntryKind, JournalOrigin, JournalTopic
 from server.storage.journal.format.layout import crc32c
 from server.storage.journal.runs import has_recorded, run_at
 from server.util.ranges import Ranges
 
-_MOST_STAGES: Final = 1024  # pairs of positions in both logs
-_MOST_HAD: Final = 16_384  # identities in one frame
-_MOST_CONFLICTS: Final = 100  # reported per batch
+_MAX_STAGES: Final = 1024  # pairs of positions in both logs
+_MAX_HAD: Final = 16_384  # identities in one frame
+_MAX_CONFLICTS: Final = 100  # reported per batch
 _ABOUT_MESSAGES: Final = frozenset((JournalEntryKind.QUEUE_EVENT, JournalEntryKind.MISSING))
 
 
@@ -308,8 +319,8 @@ class ReplicationReceiver:
             one._replace(gaps=tuple(again[one.client])) if one.client in again else one
             for one in summary
         )
-        part = list(islice(had, _MOST_HAD))
-        while following := list(islice(had, _MOST_HAD)):
+        part = list(islice(had, _MAX_HAD))
+        while following := list(islice(had, _MAX_HAD)):
             yield DedupState(part, is_last=False)
             part = following
         yield DedupState(part, is_last=True)
@@ -403,7 +414,7 @@ class ReplicationReceiver:
             return
         here.append(own)
         there.append(self._received)
-        if len(here) > _MOST_STAGES:
+        if len(here) > _MAX_STAGES:
             self._stages = [0, *here[2::2]], [0, *there[2::2]]
 
     def place_of(self, txid: int) -> tuple[str, int] | None:
@@ -443,7 +454,9 @@ class ReplicationReceiver:
                 return entries.pick(range(chosen[done], count))
         return None
 
-    def _record(self, new: BatchColumns, names: Sequence[SharedProperties], source: PeerInstance) -> int:
+    def _record(
+        self, new: BatchColumns, names: Sequence[SharedProperties], source: PeerInstance
+    ) -> int:
         """Record new entries, and mark them as known; return how many the log has accepted."""
         before = {client: self._known.highest(client) for client, _ in by_client(new.clients)}
         recorded = self._recorder.record(new, source)
@@ -485,7 +498,9 @@ class ReplicationReceiver:
         return (
             entries.numbers[place] in ours
             and entries.sequences[place] >= self._began
-            and is_identity_made_by(self._instance, entries.clients[place], entries.source_txids[place])
+            and is_identity_made_by(
+                self._instance, entries.clients[place], entries.source_txids[place]
+            )
             and has_recorded(self._own_runs, entries.clients[place], entries.sequences[place])
         )
 
@@ -500,8 +515,10 @@ class ReplicationReceiver:
                 continue
             topic, origin, _ = entries.name(place)
             kind = entries.kinds[place]
-            differs = found.checksum != entries.checksums[place] and kind == JournalEntryKind.PUBLISH
-            if differs and len(conflicts) < _MOST_CONFLICTS:
+            differs = (
+                found.checksum != entries.checksums[place] and kind == JournalEntryKind.PUBLISH
+            )
+            if differs and len(conflicts) < _MAX_CONFLICTS:
                 conflicts.append(DuplicateConflict(client, sequence, topic))
             path, ours = hops(origin.path), hops(found.origin.path)
             publisher = path[0].name if path else source.name
@@ -516,7 +533,9 @@ class ReplicationReceiver:
         duplicates = self._taken.duplicates + len(places)
         self._taken = BatchCounts(self._taken.new, duplicates, conflicts)
 
-    def _note(self, entries: BatchColumns, before: dict[int, int], recorded: RecorderResult) -> None:
+    def _note(
+        self, entries: BatchColumns, before: dict[int, int], recorded: RecorderResult
+    ) -> None:
         """Mark recorded entries as known."""
         count, txids = len(entries.data), (recorded.first_txid, recorded.last_txid)
         own = range(txids[0], txids[1] + 1)
@@ -536,7 +555,9 @@ class ReplicationReceiver:
                 (kind,) = used.values()
                 self._recent.note(client, mine.sequences, mine.checksums, txids, *kind)
 
-    def _wait_for_all(self, done: BatchColumns, names: Sequence[SharedProperties], recorded: RecorderResult) -> None:
+    def _wait_for_all(
+        self, done: BatchColumns, names: Sequence[SharedProperties], recorded: RecorderResult
+    ) -> None:
         """Acknowledge entries that have been recorded when they are settled, lane by lane.
 
         Args:
@@ -559,7 +580,9 @@ class ReplicationReceiver:
             own_last = own[last] if is_dense else recorded.last_txid
             self._wait_for(lane, (done.txids[first], done.txids[last]), own_last, kinds[lane])
 
-    def _wait_for(self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]) -> None:
+    def _wait_for(
+        self, lane: int, txids: tuple[int, int], own_last: int, kinds: set[EntryRoutingKey]
+    ) -> None:
         """Acknowledge entries of a lane when they are settled; see `UnacknowledgedEntries.add`."""
         # The source counts late entries as acknowledged already.
         if self._batch is not None and not self._batch.is_late:
@@ -597,7 +620,9 @@ class ReplicationReceiver:
         """
         if self._stream is None or self._settled < self._difference_to:
             return None
-        return ReceiveCursor(self._stream, self._settled, tuple(self._owed), self.run_at(self._settled))
+        return ReceiveCursor(
+            self._stream, self._settled, tuple(self._owed), self.run_at(self._settled)
+        )
 
 
 def log_of(stream: str) -> str:

@@ -17,8 +17,8 @@ from server.storage.journal import JournalOrigin, JournalTopic
 MAX_RECENT_ENTRIES: Final = 131_072
 """Entries after which the older half is forgotten."""
 
-_MOST_LATE: Final = 64
-_MOST_GROWN: Final = 256
+_MAX_LATE: Final = 64
+_MAX_GROWN: Final = 256
 """Entries that came one after the other and are kept together."""
 
 
@@ -122,7 +122,7 @@ class _OpenEntryBatch(_EntryBatch):
         """Return whether another entry can be appended to this run."""
         return (
             sequence > self.sequences[-1]
-            and len(self.sequences) < _MOST_GROWN
+            and len(self.sequences) < _MAX_GROWN
             and topic == self.topic
             and origin == self.origin
         )
@@ -148,7 +148,7 @@ class _PublisherBatches:
     def add(self, run: _EntryBatch) -> None:
         first = run.sequences[0]
         if self.ascending and first <= self.ascending[-1].sequences[-1]:
-            self.late = [*self.late[1 - _MOST_LATE :], run]
+            self.late = [*self.late[1 - _MAX_LATE :], run]
         else:
             self.firsts.append(first)
             self.ascending.append(run)
@@ -236,7 +236,13 @@ class RecentEntries:
             self.note(client, (sequence,), (checksum,), own, *kind)
 
     def note_one(
-        self, client: int, sequence: int, checksum: int, txid: int, topic: JournalTopic, origin: JournalOrigin
+        self,
+        client: int,
+        sequence: int,
+        checksum: int,
+        txid: int,
+        topic: JournalTopic,
+        origin: JournalOrigin,
     ) -> None:
         """Remember an entry; see `note`. Most come after others of the same kind."""
         self._make_room()

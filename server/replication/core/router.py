@@ -1,4 +1,5 @@
-"""Peer messages (`PeerMessage`), sent over links and other instances, and the reachability of instances.
+"""Peer messages (`PeerMessage`), sent over links and other instances, and the reachability of
+instances.
 
 Recorded entries travel with the log. Beside it, instances exchange messages that are worth nothing
 later, such as a question: peer messages. One for an instance at the other end of a link is sent
@@ -9,8 +10,8 @@ An instance is reachable if there is a link to it, or if a message of it has arr
 reachability of others is probed on request, by a message that is answered.
 
 For integrators: call `connected` and `disconnected` when a link with an instance comes up or goes
-down; pass `PeerMessage` frames to `receive`; call `step` about once a second. Send the parcels that these
-and `send` return over the links named, or drop them where there is no room.
+down; pass `PeerMessage` frames to `receive`; call `step` about once a second. Send the parcels that
+these and `send` return over the links named, or drop them where there is no room.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ MAX_HOPS: Final = 32
 MAX_PEER_MESSAGE_SIZE: Final = 1 << 16
 """Maximum bytes of a peer message."""
 
-_MOST_REMEMBERED: Final = 16_384
-_MOST_WANTED: Final = 1_024
+_MAX_REMEMBERED: Final = 16_384
+_MAX_WANTED: Final = 1_024
 _ASK_AGAIN: Final = 1_000_000
 _WHETHER_THERE: Final = ""
 """The subject of the messages that probe instances."""
@@ -126,7 +127,9 @@ class MeshRouter:
             return RoutingResult([])
         self._hear_from(path[0], now)
         if word.to != self._instance:
-            onward = PeerMessage(word.to, [*path, self._instance], word.number, word.subject, word.body)
+            onward = PeerMessage(
+                word.to, [*path, self._instance], word.number, word.subject, word.body
+            )
             is_lost = word.subject and self.reach(word.to, now) is False
             return RoutingResult(self._forward(onward), path[0] if is_lost else "")
         if word.subject != _WHETHER_THERE:
@@ -140,7 +143,7 @@ class MeshRouter:
         if key in self._known:
             return False
         self._known[key] = None
-        if len(self._known) > _MOST_REMEMBERED:
+        if len(self._known) > _MAX_REMEMBERED:
             self._known.popitem(last=False)
         return True
 
@@ -158,12 +161,15 @@ class MeshRouter:
             name: its name.
             now: microseconds since the Unix epoch.
         """
-        if name in self.neighbours or now - self._heard.get(name, -REACHABLE_PERIOD_US) < REACHABLE_PERIOD_US:
+        if (
+            name in self.neighbours
+            or now - self._heard.get(name, -REACHABLE_PERIOD_US) < REACHABLE_PERIOD_US
+        ):
             return True
         if not self.neighbours:
             return False
         since = self._wanted.setdefault(name, now)
-        if len(self._wanted) > _MOST_WANTED:
+        if len(self._wanted) > _MAX_WANTED:
             self._forget_wanted(next(iter(self._wanted)))
         return False if now - since >= PROBE_TIMEOUT_US else None
 
@@ -180,7 +186,7 @@ class MeshRouter:
         self._forget_wanted(name)
         self._heard.pop(name, None)
         self._heard[name] = now
-        if len(self._heard) > _MOST_WANTED:
+        if len(self._heard) > _MAX_WANTED:
             self._heard.popitem(last=False)
 
     def _forget_wanted(self, name: str) -> None:

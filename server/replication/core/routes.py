@@ -28,7 +28,7 @@ RouteFilter: TypeAlias = Callable[[JournalTopic, Sequence[bytes]], Sequence[bool
 
 _RESERVED: Final = re.compile("[%,@]")
 _ESCAPED: Final = re.compile("%([0-9A-F]{2})")
-_MOST_REMEMBERED: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 
 
 class Hop(NamedTuple):
@@ -120,7 +120,7 @@ class Routes:
             return self._filters[topic]
         except KeyError:
             pass
-        if len(self._filters) >= _MOST_REMEMBERED:
+        if len(self._filters) >= _MAX_REMEMBERED:
             self._filters.clear()
         covering = [route.filter for route in self._topics if route.covers(topic)]
         given = tuple(one for one in covering if one is not None)
@@ -160,7 +160,7 @@ class LinkRoute:
         if path:
             passes = self._paths.get(path)
             if passes is None:
-                if len(self._paths) >= _MOST_REMEMBERED:
+                if len(self._paths) >= _MAX_REMEMBERED:
                     self._paths.clear()
                 passes = self._paths[path] = self._passes(hops(path))
             if not passes:

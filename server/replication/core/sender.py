@@ -33,12 +33,23 @@ from typing import Final, NamedTuple, Protocol
 from server.replication.core.ack_order import InFlightEntries, lane_of
 from server.replication.core.acknowledgement import EntryRoutingKey
 from server.replication.core.columns import PackedBatch, by_client, compact_column
-from server.replication.core.dedup_window import PublisherWindow, DedupWindow, make_peer_dedup_window, is_identity_made_by
+from server.replication.core.dedup_window import (
+    DedupWindow,
+    PublisherWindow,
+    is_identity_made_by,
+    make_peer_dedup_window,
+)
 from server.replication.core.forwarding_table import ForwardingTable, pack_passage
-from server.replication.core.frames import Ack, PositionRequest, DedupState, SkippedRanges, PositionResponse
-from server.replication.core.routes import RouteFilter, Routes, LinkRoute, filter_batch, hops
+from server.replication.core.frames import (
+    Ack,
+    DedupState,
+    PositionRequest,
+    PositionResponse,
+    SkippedRanges,
+)
+from server.replication.core.routes import LinkRoute, RouteFilter, Routes, filter_batch, hops
 from server.replication.core.skipped_entries import SkippedEntries
-from server.storage.journal import RawEntryRange, EntryBatch, JournalTopic, DamagedEntry
+from server.storage.journal import DamagedEntry, EntryBatch, JournalTopic, RawEntryRange
 from server.storage.journal.format.layout import CLIENT, SEQUENCE, SOURCE_TXID, TXID
 from server.storage.journal.runs import has_recorded
 
@@ -46,11 +57,11 @@ MAX_IN_FLIGHT_BYTES: Final = 16 << 20
 """Bytes that may be sent before the destination has stored any of them."""
 
 _TXID: Final = itemgetter(TXID)
-_MOST_ENTRIES: Final = 256  # are read and sent, or received, in about a millisecond
-_MOST_BYTES: Final = 256 << 10
-_MOST_HAD: Final = 4_000_000  # identities that a destination may list
-_MOST_TRIED: Final = 64  # damaged entries that one call retries
-_LEAST_SKIPPED: Final = 512  # skipped entries after which the destination is told the position
+_MAX_ENTRIES: Final = 256  # are read and sent, or received, in about a millisecond
+_MAX_BYTES: Final = 256 << 10
+_MAX_HAD: Final = 4_000_000  # identities that a destination may list
+_MAX_TRIED: Final = 64  # damaged entries that one call retries
+_MIN_SKIPPED: Final = 512  # skipped entries after which the destination is told the position
 
 
 class ReplicationProtocolError(Exception):
@@ -183,12 +194,16 @@ class ReplicationSender:
         self._batches: deque[tuple[int, int]] = deque()  # last txid, bytes: sent and not stored
         self._bytes = 0
         self._told = 0  # the last txid of the batch sent last
-        self._next: PackedBatch | None = None  # built, and sent after the `SkippedRanges` frame for it
+        self._next: PackedBatch | None = (
+            None  # built, and sent after the `SkippedRanges` frame for it
+        )
         self._returns_to = 0  # up to here, it may have lost entries that passed through it
         self._goal = 0  # the end of the log when the destination connected
         self._first = 0  # and its first txid, which both ends use from then on
         self._had: list[PublisherWindow] = []
-        self._lacks: _MissingEntries | None = None  # while only the difference is sent, up to the goal
+        self._lacks: _MissingEntries | None = (
+            None  # while only the difference is sent, up to the goal
+        )
 
     # The link.
 
@@ -247,8 +262,8 @@ class ReplicationSender:
         if self.state is not SenderState.LEARNING or self.peer is None:
             raise ReplicationProtocolError("tells what it has, and was not asked")
         self._had += frame.had
-        if len(self._had) > _MOST_HAD:
-            raise ReplicationProtocolError(f"tells of more than {_MOST_HAD} publishers")
+        if len(self._had) > _MAX_HAD:
+            raise ReplicationProtocolError(f"tells of more than {_MAX_HAD} publishers")
         if not frame.is_last:
             return None
         way = LinkRoute(self._routes, self.peer.name, returns=True)
@@ -313,7 +328,7 @@ class ReplicationSender:
         self.blocked = 0
         while (reader := self._reader) is not None:
             before = reader.position
-            passage = reader.read_passage(_MOST_ENTRIES, _MOST_BYTES)
+            passage = reader.read_passage(_MAX_ENTRIES, _MAX_BYTES)
             position = reader.position
             owed: Sequence[DamagedEntry] = ()
             try:
@@ -330,7 +345,7 @@ class ReplicationSender:
             if owed or self.arrears.owed:
                 self._leave_out(owed, before + 1, position)
             is_news = flush or (self._lacks is not None and position >= self._goal)
-            if batch.entries or position - self._told >= (1 if is_news else _LEAST_SKIPPED):
+            if batch.entries or position - self._told >= (1 if is_news else _MIN_SKIPPED):
                 self._take_note(batch)
                 return batch
             if position == before:
@@ -410,13 +425,13 @@ class ReplicationSender:
     def _pull_late(self, now: int) -> PackedBatch | None:
         """Return owed entries that can be read again; see `pull`."""
         arrears = self.arrears
-        for _ in range(_MOST_TRIED):
+        for _ in range(_MAX_TRIED):
             ready = arrears.ready
             if ready is None or ready[1] > self._told:
                 break
             first, last = ready
             reader = self._log.read_from(first - 1, self._routes.takes)
-            passage = reader.read_passage(min(_MOST_ENTRIES, last - first + 1), _MOST_BYTES)
+            passage = reader.read_passage(min(_MAX_ENTRIES, last - first + 1), _MAX_BYTES)
             end = min([reader.position, last, *(one.txid - 1 for one in passage.unread)])
             if end < first:
                 arrears.tried(first)
@@ -549,7 +564,9 @@ def _check(ack: Ack, most: int) -> None:
         ProtocolError: it is invalid.
     """
     if ack.stored > most:
-        raise ReplicationProtocolError(f"acknowledges entry {ack.stored}, and was sent none behind {most}")
+        raise ReplicationProtocolError(
+            f"acknowledges entry {ack.stored}, and was sent none behind {most}"
+        )
     if any(one[0] >= other[0] for one, other in pairwise(ack.lanes)):
         raise ReplicationProtocolError("acknowledges lanes that are in no order")
     if any(txid >= ack.stored for _, txid in ack.lanes):

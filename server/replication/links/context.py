@@ -26,7 +26,9 @@ class PeerLinks(Protocol):
     def listen(self, subject: str, listener: Callable[[str, bytes], None]) -> None:
         """Register a callback for messages about a subject: it gets the sender and the body."""
 
-    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
+    def may_have(
+        self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
+    ) -> bool:
         """Return whether an instance may receive an entry of the log."""
 
     def refuse(self, peer: str, topic: JournalTopic) -> None:

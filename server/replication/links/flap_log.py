@@ -20,7 +20,7 @@ MAX_FLAP_ENTRIES: Final = 20
 
 FLAP_SUMMARY_INTERVAL_S: Final = 60.0
 
-_MOST_CLIENTS: Final = 1000
+_MAX_CLIENTS: Final = 1000
 _ENDED: Final = "1F-0008"
 _OTHERS: Final = "others"
 
@@ -63,7 +63,7 @@ class LinkFlapLog:
             client: the name of the link's direction.
         """
         key = client
-        if client not in self._windows and len(self._windows) >= _MOST_CLIENTS:
+        if client not in self._windows and len(self._windows) >= _MAX_CLIENTS:
             key = _OTHERS
         window = self._windows.get(key)
         if window is None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from config_schema.regex import matches
 from config_schema.selection import TopicPattern
-from config_schema.topology import TopologyFinding, InstanceDescription, check_link
+from config_schema.topology import InstanceDescription, TopologyFinding, check_link
 from config_schema.topology.routes import meets
 from server.replication.links.introduction import PeerIntroduction
 from server.storage.journal import JournalTopic
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_INSTANCE_NAME_LENGTH: Final = 255
 """Characters of the Name or Group of an instance."""
 
-_MOST_SHOWN: Final = 40
+_MAX_SHOWN: Final = 40
 _DECODER: Final = msgspec.msgpack.Decoder(PeerIntroduction)
 
 
@@ -51,8 +51,8 @@ def read_description(hello: Hello) -> PeerIntroduction:
     """
     if max(len(hello.instance), len(hello.group)) > MAX_INSTANCE_NAME_LENGTH:
         raise PeerDescriptionError(
-            f"the Name or Group of {hello.instance[:_MOST_SHOWN]}... has more than {MAX_INSTANCE_NAME_LENGTH} "
-            "characters"
+            f"the Name or Group of {hello.instance[:_MAX_SHOWN]}... has more than"
+            f" {MAX_INSTANCE_NAME_LENGTH} characters"
         )
     try:
         description = _DECODER.decode(hello.description)

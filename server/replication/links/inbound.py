@@ -12,19 +12,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from server.replication.links.interfaces import NEVER, RETRY_SECONDS
-from server.replication.links.link_events import LinkEvent, LinkDirection
+from server.replication.links.link_events import LinkDirection, LinkEvent
 
 if TYPE_CHECKING:
-    from server.replication.core import ReplicationBatch, PositionRequest, LogBranch, SkippedRanges, PeerInstance, BatchCounts
+    from server.replication.core import (
+        BatchCounts,
+        LogBranch,
+        PeerInstance,
+        PositionRequest,
+        ReplicationBatch,
+        SkippedRanges,
+    )
     from server.replication.links.interfaces import LinkContext
 
 _LOOK_SECONDS: Final = 0.001
 """Least interval between checks for entries to acknowledge."""
 
-_MOST_UNACKNOWLEDGED: Final = 2 << 20
+_MAX_UNACKNOWLEDGED: Final = 2 << 20
 """Unacknowledged bytes after which an ack is sent at once: the source's window is small."""
 
-_MOST_CLIENT: Final = 1024
+_MAX_CLIENT: Final = 1024
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -55,7 +62,7 @@ class InboundReplication:
         self._line: Final = line
         replication = line.replication
         client = frame.client
-        if not client.startswith(f"{peer.name}!") or len(client) > _MOST_CLIENT:
+        if not client.startswith(f"{peer.name}!") or len(client) > _MAX_CLIENT:
             client = f"{peer.name}!{replication.instance}"
         self._way: Final = LinkDirection(client, peer.name, peer.group, address, transport)
         self._interval: Final = frame.ack_interval / _MICROSECONDS
@@ -119,7 +126,7 @@ class InboundReplication:
     # Sent frames.
 
     def give(self) -> bool:
-        """Send the next answer to the source's `PositionRequest`, and return whether there was one."""
+        """Send the next answer to a `PositionRequest`, and return whether there was one."""
         answer = self._answer
         if answer is None:
             return False
@@ -133,7 +140,7 @@ class InboundReplication:
         if self._answer is not None or not line.is_ready:
             return
         now, replication = line.elapsed(), line.replication
-        is_much = self._unacknowledged >= _MOST_UNACKNOWLEDGED
+        is_much = self._unacknowledged >= _MAX_UNACKNOWLEDGED
         due = max(self._looked + _LOOK_SECONDS, NEVER if is_much else self._acked + self._interval)
         if due > now:
             line.go_on_in(due - now)

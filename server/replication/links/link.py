@@ -4,8 +4,9 @@
     the one that accepts:          <- Hello, Begin      <- Resume, Knowledge      <- Ack
 
 The connecting instance speaks first, so that the accepting one discloses nothing before it knows
-the peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also carries the name that
-both ends use for that direction, and the interval at which the source wants acks.
+the peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also
+carries the name that both ends use for that direction, and the interval at which the source wants
+acks.
 
 Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
 are bounded: a frame is parsed from the received bytes when the one before has been executed, and
@@ -25,28 +26,33 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.replication.core import (
-    MAX_FRAME_SIZE_BEFORE_HELLO,
     MAX_FRAME_SIZE,
+    MAX_FRAME_SIZE_BEFORE_HELLO,
     Ack,
-    ReplicationBatch,
+    DedupState,
     HeartbeatFrame,
-    PositionRequest,
-    LogBranch,
+    Hello,
+    HelloRefusal,
     InboundFrame,
+    LogBranch,
+    OutboundFrame,
+    PositionRequest,
+    PositionResponse,
+    ReplicationBatch,
     ReplicationFrameError,
     ReplicationFrameReader,
-    Hello,
-    DedupState,
-    SkippedRanges,
     ReplicationProtocolError,
-    HelloRefusal,
-    PositionResponse,
-    OutboundFrame,
+    SkippedRanges,
     encode_pieces,
     peer_of,
 )
 from server.replication.core.frames import PeerMessage
-from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation, host_of, peer_admin_location
+from server.replication.links.admin_addresses import (
+    NO_ADMIN_LOCATION,
+    AdminLocation,
+    host_of,
+    peer_admin_location,
+)
 from server.replication.links.inbound import InboundReplication
 from server.replication.links.interfaces import NEVER
 from server.replication.links.outbound import OutboundReplication
@@ -72,10 +78,10 @@ HEARTBEAT_TIMEOUT_S: Final = 10.0
 LINK_HANDSHAKE_TIMEOUT_S: Final = 10.0
 """Timeout for the peer to identify itself."""
 
-_MOST_HELD: Final = 1 << 20
+_MAX_HELD: Final = 1 << 20
 """Bytes received and waiting for a time slice, above which reading pauses."""
 
-_MOST_WORDS: Final = 256
+_MAX_WORDS: Final = 256
 """Messages (`PeerMessage`) that may wait for the connection; further ones are dropped."""
 
 
@@ -267,7 +273,9 @@ class ReplicationLink:
         """Address of the peer's admin interface, as far as its `Hello` has given it."""
         if self.description is None:
             return NO_ADMIN_LOCATION
-        return peer_admin_location(self.description, self._reached_at or host_of(self.conduit.address))
+        return peer_admin_location(
+            self.description, self._reached_at or host_of(self.conduit.address)
+        )
 
     @property
     def is_proven(self) -> bool:
@@ -301,13 +309,15 @@ class ReplicationLink:
         if self.destination is not None:
             own = self.replication.destinations[self.destination]
             own.admin, own.trouble = self.admin, ""
-            self._outward = OutboundReplication(self, own, self._peer, self.conduit.address, self._transport)
+            self._outward = OutboundReplication(
+                self, own, self._peer, self.conduit.address, self._transport
+            )
 
     def say(self, word: PeerMessage) -> None:
         """Send a message that is not part of the log; drop it if too many of them wait already."""
         if self.conduit.is_ready:
             self._words_waiting = 0
-        if self.stage is LinkStage.OPEN and self._words_waiting < _MOST_WORDS:
+        if self.stage is LinkStage.OPEN and self._words_waiting < _MAX_WORDS:
             self._words_waiting += 1
             self.send(word)
 
@@ -443,12 +453,16 @@ class ReplicationLink:
         self._heard += away
         if self.stage in (LinkStage.GREETING, LinkStage.SPARE):
             if now - self._begun - away > LINK_HANDSHAKE_TIMEOUT_S:
-                self._give_up("1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds")
+                self._give_up(
+                    "1E-0004", f"no greeting within {LINK_HANDSHAKE_TIMEOUT_S:.0f} seconds"
+                )
             return
         if self._is_paused:
             self._heard = now
         elif now - self._heard > HEARTBEAT_TIMEOUT_S:
-            self._give_up("1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds")
+            self._give_up(
+                "1E-0004", f"nothing has been heard for {HEARTBEAT_TIMEOUT_S:.0f} seconds"
+            )
             return
         if self._outward is not None:
             self._outward.is_flushing = True
@@ -501,7 +515,7 @@ class ReplicationLink:
         if self.stage is LinkStage.CLOSED:
             return
         is_stalled = self._inward is not None and self._inward.is_stalled
-        is_crowded = is_stalled or (self._is_queued and self._reader.held > _MOST_HELD)
+        is_crowded = is_stalled or (self._is_queued and self._reader.held > _MAX_HELD)
         if is_crowded and not self._is_paused:
             self._is_paused = True
             self.conduit.pause()
@@ -575,10 +589,14 @@ class ReplicationLink:
         if self._inward is not None:
             raise ReplicationProtocolError("asks twice where to go on")
         if replication.description.listens is None:
-            raise ReplicationProtocolError(f"replicates to {replication.instance}, which takes nothing")
+            raise ReplicationProtocolError(
+                f"replicates to {replication.instance}, which takes nothing"
+            )
         gate = self.gate
         replication.permits.begin(self._peer.name, None if gate is None else gate.judge)
-        branch = LogBranch() if self.description is None else replication.branch_of(self.description)
+        branch = (
+            LogBranch() if self.description is None else replication.branch_of(self.description)
+        )
         self._say_what_is_gone(replication.receiver(self._peer.name), frame, branch)
         self._inward = InboundReplication(
             self,
@@ -591,7 +609,9 @@ class ReplicationLink:
         )
         self._see_whether_it_is_another(is_empty=frame.last < frame.first)
 
-    def _say_what_is_gone(self, receiver: ReplicationReceiver, frame: PositionRequest, branch: LogBranch) -> None:
+    def _say_what_is_gone(
+        self, receiver: ReplicationReceiver, frame: PositionRequest, branch: LogBranch
+    ) -> None:
         names = {"instance": self.replication.instance, "other": self.address}
         if receiver.has_parted(frame, branch):
             self.log.emit("1E-0034", **names, txid=receiver.received)
@@ -618,10 +638,14 @@ class ReplicationLink:
 
     def _source_of(self, frame: InboundFrame) -> OutboundReplication:
         if self._outward is None:
-            raise ReplicationProtocolError(f"says {type(frame).__name__}, and nothing is replicated to it")
+            raise ReplicationProtocolError(
+                f"says {type(frame).__name__}, and nothing is replicated to it"
+            )
         return self._outward
 
     def _destination_of(self, frame: InboundFrame) -> InboundReplication:
         if self._inward is None:
-            raise ReplicationProtocolError(f"says {type(frame).__name__}, and has not asked where to go on")
+            raise ReplicationProtocolError(
+                f"says {type(frame).__name__}, and has not asked where to go on"
+            )
         return self._inward

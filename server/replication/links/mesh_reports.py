@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.replication.core.mesh import MAX_REPORT_TEXT_LENGTH, MAX_LINKS, LinkReport, Mesh, Neighbour, MeshReport
+from server.replication.core.mesh import (
+    MAX_LINKS,
+    MAX_REPORT_TEXT_LENGTH,
+    LinkReport,
+    Mesh,
+    MeshReport,
+    Neighbour,
+)
 from server.replication.core.sender import SenderState
 from server.replication.links.admin_addresses import reported_admin_location
 

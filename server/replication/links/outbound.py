@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from server.replication.core import PositionResponse
 from server.replication.links.interfaces import NEVER, RETRY_SECONDS
-from server.replication.links.link_events import LinkEvent, LinkDirection, link_name
+from server.replication.links.link_events import LinkDirection, LinkEvent, link_name
 from server.storage.journal import JournalUnreadableError
 from server.storage.journal.format.layout import CLIENT, SEQUENCE
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.storage.journal import DamagedEntry
 
 _NANOSECONDS: Final = 1000  # in a microsecond
-_MOST_NAMED: Final = 10  # damaged entries
+_MAX_NAMED: Final = 10  # damaged entries
 
 
 class OutboundReplication:
@@ -41,7 +41,12 @@ class OutboundReplication:
     """
 
     def __init__(
-        self, line: LinkContext, own: ReplicationDestination, peer: PeerInstance, address: str, transport: str
+        self,
+        line: LinkContext,
+        own: ReplicationDestination,
+        peer: PeerInstance,
+        address: str,
+        transport: str,
     ) -> None:
         self.is_flushing = False
         self._line: Final = line
@@ -82,7 +87,9 @@ class OutboundReplication:
             ProtocolError: the position is impossible.
         """
         sender = self._own.sender
-        resumed = sender.resume(frame) if isinstance(frame, PositionResponse) else sender.learn(frame)
+        resumed = (
+            sender.resume(frame) if isinstance(frame, PositionResponse) else sender.learn(frame)
+        )
         if resumed is not None:
             self._say_it_resumes(resumed)
             self._look()
@@ -137,8 +144,8 @@ class OutboundReplication:
 
     def _say_what_is_left_out(self) -> None:
         left_out = self._own.sender.left_out
-        names = [_name_of(one) for one in left_out[:_MOST_NAMED]]
-        if len(left_out) > _MOST_NAMED:
+        names = [_name_of(one) for one in left_out[:_MAX_NAMED]]
+        if len(left_out) > _MAX_NAMED:
             names.append("...")
         self._line.log.emit(
             "1E-0021",

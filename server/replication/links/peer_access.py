@@ -32,7 +32,12 @@ class PeerAccess:
         self._destinations: Final = destinations
 
     def may_have(
-        self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic, path: str, body: bytes | None
+        self,
+        peer: str,
+        gates: Iterable[LinkAdmission | None],
+        topic: JournalTopic,
+        path: str,
+        body: bytes | None,
     ) -> bool:
         """Return whether an instance may receive an entry of the log.
 
@@ -52,7 +57,9 @@ class PeerAccess:
         has_had_it = any(hop.name == peer for hop in hops(path))
         return has_had_it and _may_replicate(gates, topic)
 
-    def takes_part(self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic) -> bool:
+    def takes_part(
+        self, peer: str, gates: Iterable[LinkAdmission | None], topic: JournalTopic
+    ) -> bool:
         """Return whether a topic is replicated between an instance and this one."""
         return any(own.sender.concerns(topic) for own in self._sent_to(peer)) or _may_replicate(
             gates, topic

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 SUBJECT: Final = "identity"
 """Subject of the messages of this module."""
 
-_MOST_NAMES: Final = 1_000
-_MOST_RUNS: Final = 16  # remembered for each name
-_MOST_SHOWN: Final = 80  # characters of an identity received from another instance
+_MAX_NAMES: Final = 1_000
+_MAX_RUNS: Final = 16  # remembered for each name
+_MAX_SHOWN: Final = 80  # characters of an identity received from another instance
 
 
 class IdentityNotice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -139,14 +139,14 @@ class PeerIdentities:
             one, or none is known.
         """
         name = theirs.instance
-        runs = self._runs.setdefault(name, deque(maxlen=_MOST_RUNS))
+        runs = self._runs.setdefault(name, deque(maxlen=_MAX_RUNS))
         before = self._logs.pop(name, None)
         if before != theirs.log:
             runs.clear()
         if not runs or runs[-1].nonce != theirs.nonce:
             runs.append(_PeerRun(theirs.nonce, now))
         self._logs[name] = theirs.log
-        while len(self._logs) > _MOST_NAMES:
+        while len(self._logs) > _MAX_NAMES:
             oldest = next(iter(self._logs))
             del self._logs[oldest]
             self._runs.pop(oldest, None)
@@ -183,6 +183,6 @@ class PeerIdentities:
             "1E-0032",
             instance=self._instance,
             other=peer,
-            before=word.before[:_MOST_SHOWN],
+            before=word.before[:_MAX_SHOWN],
             now=self._log_id,
         )

@@ -25,13 +25,13 @@ import msgspec
 
 from server.replication.core import (
     VERSION,
-    PeerConnection,
-    MeshRouter,
-    Hello,
     ConnectionChoice,
+    Hello,
+    MeshRouter,
+    PeerConnection,
+    choose_connection,
     group_refusal,
     refusal,
-    choose_connection,
 )
 from server.replication.links import peer_identity
 from server.replication.links.admin_addresses import AdminLocation
@@ -39,19 +39,24 @@ from server.replication.links.duplicate_conflicts import DuplicateConflictLog
 from server.replication.links.flap_log import LinkFlapLog
 from server.replication.links.handshake import (
     PeerDescriptionError,
-    read_description,
+    description_for_peer,
     destination_of,
     failed,
-    description_for_peer,
+    read_description,
     validate,
     without_paths,
 )
-from server.replication.links.link import HEARTBEAT_INTERVAL_S, ReplicationLink, Shortfall, LinkStage
+from server.replication.links.link import (
+    HEARTBEAT_INTERVAL_S,
+    LinkStage,
+    ReplicationLink,
+    Shortfall,
+)
 from server.replication.links.peer_access import PeerAccess, queue_of
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
-    from server.replication.core import RoutedMessage, PeerMessage
+    from server.replication.core import PeerMessage, RoutedMessage
     from server.replication.links.admission import LinkAdmission
     from server.replication.links.interfaces import LinkConnection, LinkScheduler
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
@@ -60,7 +65,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _SAY_AGAIN_SECONDS: Final = 60.0
-_MOST_SAID: Final = 1000
+_MAX_SAID: Final = 1000
 
 
 class LinkPeer(NamedTuple):
@@ -104,7 +109,9 @@ class LinkRegistry:
         comings: logs links going up and down.
     """
 
-    def __init__(self, replication: ReplicationState, turns: LinkScheduler, clock: Clock, log: ServerLog) -> None:
+    def __init__(
+        self, replication: ReplicationState, turns: LinkScheduler, clock: Clock, log: ServerLog
+    ) -> None:
         self.replication: Final = replication
         self.turns: Final = turns
         self.log: Final = log
@@ -128,7 +135,9 @@ class LinkRegistry:
 
     # Connections.
 
-    def accept(self, conduit: LinkConnection, transport: str, gate: LinkAdmission) -> ReplicationLink:
+    def accept(
+        self, conduit: LinkConnection, transport: str, gate: LinkAdmission
+    ) -> ReplicationLink:
         """Create a link over a connection that another instance has made.
 
         Args:
@@ -223,7 +232,9 @@ class LinkRegistry:
         """Return whether an instance can be reached; None while that is being found out."""
         return self._courier.reach(name, self._now)
 
-    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
+    def may_have(
+        self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
+    ) -> bool:
         """Return whether an instance may receive an entry of the log.
 
         Args:
@@ -248,7 +259,9 @@ class LinkRegistry:
         links = self._by_peer.get(peer, ())
         self._refuse_word(links, "ask for messages of", topic, "neither sent to it nor by it")
 
-    def _refuse_word(self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str) -> None:
+    def _refuse_word(
+        self, links: Sequence[ReplicationLink], action: str, topic: JournalTopic, reason: str
+    ) -> None:
         """Log and audit a message of an instance about a topic that it has no part in."""
         for link in links[:1]:
             link.complain("1E-0064", action, topic, action=action, topic=topic.name, problem=reason)
@@ -369,7 +382,7 @@ class LinkRegistry:
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
             self._said[key] = said
             return
-        if len(self._said) >= _MOST_SAID:
+        if len(self._said) >= _MAX_SAID:
             del self._said[next(iter(self._said))]
         self._said[key] = now
         self.log.emit(message, **fields)
@@ -434,7 +447,9 @@ class LinkRegistry:
         peer = destination.sender.peer
         return peer is not None and peer.name == instance
 
-    def _problem_with(self, link: ReplicationLink, hello: Hello, theirs: InstanceDescription) -> str | None:
+    def _problem_with(
+        self, link: ReplicationLink, hello: Hello, theirs: InstanceDescription
+    ) -> str | None:
         """Return the reason not to send to an instance, or None; log validation failures."""
         name = link.destination
         ours = self._hello(sends=name is not None)

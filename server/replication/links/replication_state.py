@@ -1,8 +1,8 @@
 """The replication state of an instance.
 
 It is created once, at the start, from the state stored by earlier runs (`remembering`), and lasts
-as long as the instance. Links come and go: they use the `ReplicationSender` of a destination and the
-`ReplicationReceiver` of a source. There is one of each, regardless of which link is open.
+as long as the instance. Links come and go: they use the `ReplicationSender` of a destination and
+the `ReplicationReceiver` of a source. There is one of each, regardless of which link is open.
 
     a commit            -> committed: more may be settled; the links send and acknowledge
     an Ack, a downgrade -> acknowledged: if more is settled, publishers are notified, and the links
@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Final
 from config_schema.topology import InstanceDescription
 from server.replication.core import (
     AcknowledgementTracker,
+    DedupWindow,
+    DestinationLag,
+    EntryRecorder,
     LogBranch,
     ReceiveCursor,
-    DedupWindow,
-    ReplicationReceiver,
     RecentEntries,
-    EntryRecorder,
+    ReplicationReceiver,
     ReplicationSender,
-    DestinationLag,
 )
 from server.replication.core.receiver import log_of
 from server.replication.links.admin_addresses import NO_ADMIN_LOCATION, AdminLocation
 from server.replication.links.introduction import PeerIntroduction
-from server.replication.links.link_events import LinkEvent, LinkEvents, LinkDirection
+from server.replication.links.link_events import LinkDirection, LinkEvent, LinkEvents
 from server.replication.links.peer_identity import PeerIdentities
 from server.storage.journal.runs import place_number, run_at
 from server.util.clock import ElapsedMicroseconds, WallMicroseconds
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _MICROSECONDS: Final = 1_000_000
-_MOST_REMEMBERED: Final = 10_000
-_LONGEST_TROUBLE: Final = 250
+_MAX_REMEMBERED: Final = 10_000
+_MAX_TROUBLE: Final = 250
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class ReplicationDestination:
 
     def note_trouble(self, reason: object) -> None:
         """Store the reason why there is no link."""
-        self.trouble = str(reason)[:_LONGEST_TROUBLE]
+        self.trouble = str(reason)[:_MAX_TROUBLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class ReplicationState:
         """Return whether messages of a topic may go to a destination that is waited for."""
         concerned = self._concerned.get(topic)
         if concerned is None:
-            if len(self._concerned) >= _MOST_REMEMBERED:
+            if len(self._concerned) >= _MAX_REMEMBERED:
                 self._concerned.clear()
             concerned = self._concerned[topic] = any(
                 self.destinations[name].sender.concerns(topic)
@@ -340,8 +340,8 @@ class ReplicationState:
     def acknowledged(self) -> None:
         """Update the settled position after progress, a downgrade or an upgrade of a destination.
 
-        To be called after `acknowledge`, `resume` and `learn` of a `ReplicationSender`; outboxes are to be
-        flushed after that.
+        To be called after `acknowledge`, `resume` and `learn` of a `ReplicationSender`; outboxes
+        are to be flushed after that.
         """
         if self.acknowledgement.find_out():
             self._transaction_log.has_settled()

@@ -32,7 +32,9 @@ class DestinationRetentionLog:
         log: the event log.
     """
 
-    def __init__(self, name: str, replication: ReplicationState, clock: Clock, log: ServerLog) -> None:
+    def __init__(
+        self, name: str, replication: ReplicationState, clock: Clock, log: ServerLog
+    ) -> None:
         self._name: Final = name
         self._replication: Final = replication
         self._clock: Final = clock

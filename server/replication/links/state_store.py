@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from server.replication.core import RecentEntries, DedupWindowRecovery, PersistentState, pack, unpack
+from server.replication.core import (
+    DedupWindowRecovery,
+    PersistentState,
+    RecentEntries,
+    pack,
+    unpack,
+)
 from server.replication.core.recent_entries import MAX_RECENT_ENTRIES
 from server.replication.links.replication_state import RecoveredState
 from server.storage.journal import EVENTS, JournalError, LogSpan
@@ -31,7 +37,7 @@ from server.topics.durable_watermark import DurableWatermarks
 if TYPE_CHECKING:
     from server.replication.core import PublisherWindow
     from server.replication.links.replication_state import ReplicationState
-    from server.storage.journal import Journal, EntryBatch
+    from server.storage.journal import EntryBatch, Journal
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
@@ -39,13 +45,15 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 1.0
 """Interval of the checks for changes to store."""
-_AT_ONCE: Final = 500
+_BATCH_SIZE: Final = 500
 """Publishers processed in a time slice."""
-_READ_AT_ONCE: Final = 4096
-_MOST_BYTES: Final = 4 << 20
+_READ_BATCH_SIZE: Final = 4096
+_MAX_BYTES: Final = 4 << 20
 
 
-def recover_replication_state(journal: Journal, check: Callable[[], None], events: ServerLog) -> RecoveredState:
+def recover_replication_state(
+    journal: Journal, check: Callable[[], None], events: ServerLog
+) -> RecoveredState:
     """Return the replication state, from the stored file and from the log.
 
     Args:
@@ -74,7 +82,7 @@ def recover_replication_state(journal: Journal, check: Callable[[], None], event
     cursor = journal.replay(LogSpan(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
-        for run in cursor.read_on(_READ_AT_ONCE, _MOST_BYTES).runs():
+        for run in cursor.read_on(_READ_BATCH_SIZE, _MAX_BYTES).runs():
             recollection.take(run)
             if not run.origin.path:
                 _note(unsettled, run, is_cut=is_cut)
@@ -193,9 +201,9 @@ class ReplicationStateStore:
         Entries appended meanwhile are in the log behind the covered ones. They are added from there
         a second time, which changes nothing. But they must not be lost, either.
         """
-        some = list(islice(self._left, _AT_ONCE))
+        some = list(islice(self._left, _BATCH_SIZE))
         self._had += some
-        if len(some) == _AT_ONCE:
+        if len(some) == _BATCH_SIZE:
             return True
         store = partial(self._store, replace(self._next, had=self._had))
         done = partial(self._done, self._next)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from server.replication.repair.peer_requests import PeerResponder, PeerRequest, PeerRequester
+from server.replication.repair.peer_requests import PeerRequest, PeerRequester, PeerResponder
 from server.replication.repair.record_repair import PeerRecordRepair
 from server.storage.journal import EVENTS, DamagedBody, JournalUnreadableError, LogSpan
 from server.storage.journal.errors import reason
@@ -36,7 +36,7 @@ from server.util.msgpack_errors import MSGPACK_ERRORS
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
     from server.replication.links.context import PeerLinks, RepairLog
-    from server.storage.journal import RecordGap, Journal, EntryBatch
+    from server.storage.journal import EntryBatch, Journal, RecordGap
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
@@ -46,7 +46,7 @@ SUBJECT: Final = "mend"
 ENTRY_CHUNK_SIZE: Final = 48_000
 """Bytes of a body in one message."""
 
-_MOST_HOPELESS: Final = 100_000
+_MAX_HOPELESS: Final = 100_000
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -81,7 +81,9 @@ class EntryChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 _BodyRepairMessage: TypeAlias = ChunkRequest | EntryChunk
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[_BodyRepairMessage]] = msgspec.msgpack.Decoder(_BodyRepairMessage)
+_DECODER: Final[msgspec.msgpack.Decoder[_BodyRepairMessage]] = msgspec.msgpack.Decoder(
+    _BodyRepairMessage
+)
 
 
 class PeerBodyRepair:
@@ -182,7 +184,7 @@ class PeerBodyRepair:
         for one in found:
             self._asking.want(one.txid, one)
         if txid not in self._asking.wanted and self._records.is_lost(txid) is None:
-            if len(self._hopeless) >= _MOST_HOPELESS:
+            if len(self._hopeless) >= _MAX_HOPELESS:
                 self._hopeless.clear()
             self._hopeless.add(txid)
             if self._log.journal.mending.is_compressed(txid):

@@ -22,10 +22,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from amperage.wire.bookmarks import client_hash
-from server.replication.core import Hop, hops, append_hop
+from server.replication.core import Hop, append_hop, hops
 from server.replication.core.dedup_window import is_identity_made_by
-from server.replication.repair.peer_requests import PeerResponder, PeerRequest, PeerRequester
-from server.storage.journal import EVENTS, ReplacementEntry, JournalUnreadableError, JournalEntryKind, JournalOrigin, LogSpan, JournalTopic
+from server.replication.repair.peer_requests import PeerRequest, PeerRequester, PeerResponder
+from server.storage.journal import (
+    EVENTS,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+    JournalUnreadableError,
+    LogSpan,
+    ReplacementEntry,
+)
 from server.storage.journal.errors import reason
 from server.storage.journal.format.layout import (
     BODY_CRC,
@@ -48,29 +56,31 @@ from server.util.msgpack_errors import MSGPACK_ERRORS
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
     from server.replication.links.context import PeerLinks, RepairLog
-    from server.storage.journal import RecordGap, Journal, EntryBatch
+    from server.storage.journal import EntryBatch, Journal, RecordGap
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
 SUBJECT: Final = "records"
 """Subject of the messages of this module."""
 
-_MOST_NAMES: Final = 64
+_MAX_NAMES: Final = 64
 """Neighbours of a gap that are sent, for each side."""
 
-_MOST_TOLD: Final = 48_000
+_MAX_TOLD: Final = 48_000
 """Bytes of descriptions in one message."""
 
 _MARGIN: Final = 1_024
 """Entries read on both sides of the place: the order of the entries may differ."""
 
-_MOST_BETWEEN: Final = 16_384
+_MAX_BETWEEN: Final = 16_384
 """Entries that may lie between the neighbours of a gap."""
 
-_AT_ONCE: Final = 256
+_BATCH_SIZE: Final = 256
 
 
-class EntryInfoRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
+class EntryInfoRequest(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1
+):
     """A request to describe the entries of a gap.
 
     Attributes:
@@ -107,7 +117,9 @@ class EntryInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     origin: bytes
 
 
-class EntryInfoResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
+class EntryInfoResponse(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2
+):
     """The answer to `EntryInfoRequest`.
 
     Attributes:
@@ -121,7 +133,9 @@ class EntryInfoResponse(msgspec.Struct, frozen=True, array_like=True, forbid_unk
 
 _RecordRepairMessage: TypeAlias = EntryInfoRequest | EntryInfoResponse
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final[msgspec.msgpack.Decoder[_RecordRepairMessage]] = msgspec.msgpack.Decoder(_RecordRepairMessage)
+_DECODER: Final[msgspec.msgpack.Decoder[_RecordRepairMessage]] = msgspec.msgpack.Decoder(
+    _RecordRepairMessage
+)
 
 
 class PeerRecordRepair:
@@ -315,7 +329,9 @@ class _RestoreResult(NamedTuple):
     problem: str = ""
 
 
-def _restore(journal: Journal, gap: RecordGap, accounts: Sequence[ReplacementEntry]) -> _RestoreResult:
+def _restore(
+    journal: Journal, gap: RecordGap, accounts: Sequence[ReplacementEntry]
+) -> _RestoreResult:
     try:
         done = journal.restoring.restore(
             gap, accounts, lambda one: journal.find(one.client, one.sequence) is not None
@@ -388,18 +404,18 @@ def _pick_origin(origin: JournalOrigin, there: Iterable[JournalOrigin]) -> Journ
 
 def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_CandidateEntry]:
     """Return the entries that another instance may ask about, the likeliest first."""
-    low = _find_any(journal, want.before[:_MOST_NAMES])
-    high = _find_any(journal, want.behind[:_MOST_NAMES])
+    low = _find_any(journal, want.before[:_MAX_NAMES])
+    high = _find_any(journal, want.behind[:_MAX_NAMES])
     if low is None and high is None:
         return []
     low, high = low or high or 0, high or low or 0
-    low, high = min(low, high), min(max(low, high), low + _MOST_BETWEEN)
+    low, high = min(low, high), min(max(low, high), low + _MAX_BETWEEN)
     span = LogSpan(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
     cursor = journal.replay(span, kinds=EVENTS)
     sure: list[_CandidateEntry] = []
     likely: list[tuple[int, _CandidateEntry]] = []
     while not cursor.is_caught_up:
-        for run in cursor.read_on(_AT_ONCE).runs():
+        for run in cursor.read_on(_BATCH_SIZE).runs():
             path = hops(run.origin.path)
             is_theirs = bool(path) and path[0].name == asker
             for one, txid in _descriptions(run):
@@ -445,7 +461,7 @@ def _as_many_as_fit(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
     size, chosen = 0, []
     for one in descriptions:
         size += len(_ENCODER.encode(one))
-        if size > _MOST_TOLD:
+        if size > _MAX_TOLD:
             break
         chosen.append(one)
     return chosen

@@ -20,7 +20,7 @@ from server.replication.transport.socket_send import send_all
 MAX_UNSENT_BYTES: Final = 1 << 20
 """Bytes not yet accepted by the kernel above which a connection is not ready for more."""
 
-_LEAST_UNSENT: Final = MAX_UNSENT_BYTES // 4
+_MIN_UNSENT: Final = MAX_UNSENT_BYTES // 4
 
 
 class BulkSender:
@@ -68,7 +68,7 @@ class BulkSender:
             return True
         # The thread reads this flag after it has updated `_sent`, so one of the two sees the other.
         self._is_crowded = True
-        if self._given - self._sent > _LEAST_UNSENT:
+        if self._given - self._sent > _MIN_UNSENT:
             return False
         self._is_crowded = False
         return True
@@ -93,7 +93,7 @@ class BulkSender:
             while pieces := self._next():
                 send_all(self._socket.fileno(), pieces)
                 self._sent += sum(map(len, pieces))
-                if self._is_crowded and self._given - self._sent <= _LEAST_UNSENT:
+                if self._is_crowded and self._given - self._sent <= _MIN_UNSENT:
                     self._is_crowded = False
                     self._tell(self._relieved)
         except OSError:

@@ -22,11 +22,11 @@ from server.replication.transport.bulk_sender import MAX_UNSENT_BYTES, BulkSende
 from server.replication.transport.peer_addresses import HostAddresses, comes_from, hosts_of, resolve
 from server.replication.transport.security_check import shortfall
 from server.security.authentication import Admission, LogonCredentials, LogonOrigin
-from server.security.deferred import AnswerOrFuture, AnswerFuture, on_answer
+from server.security.deferred import AnswerFuture, AnswerOrFuture, on_answer
 from server.security.permissions import NO_PERMISSIONS, Permission, Permissions, Permit
 from server.storage.journal import JournalTopic
 from server.topics.system.audit import AuditParty
-from server.transports.connection import TransportContext, with_certificate_user, printable_address
+from server.transports.connection import TransportContext, printable_address, with_certificate_user
 
 if TYPE_CHECKING:
     from config_schema.spec import DestinationSpec
@@ -283,7 +283,8 @@ class AcceptedReplicationConnection(ReplicationConnection):
         hosts = hosts_of(destination)
         if self.is_stranger:
             if not hosts and all(
-                self.may_replicate(JournalTopic(one.message_type, one.name)) for one in destination.topics
+                self.may_replicate(JournalTopic(one.message_type, one.name))
+                for one in destination.topics
             ):
                 return None
             return (

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from server.replication.transport.connection import ReplicationConnection
 from server.security.outgoing.authenticators import make_credential_source
-from server.security.outgoing.source import CredentialSourceError, CredentialSource
+from server.security.outgoing.source import CredentialSource, CredentialSourceError
 from server.transports.listener import TransportError
-from server.transports.tls import TlsError, make_client_context, describe_tls_error
+from server.transports.tls import TlsError, describe_tls_error, make_client_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from server.replication.links.registry import LinkRegistry
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 5.0
+_MAX_PAUSE_SECONDS: Final = 5.0
 _JITTER: Final = 0.25
 """Fraction by which a pause is varied at random, so that instances do not connect all at once."""
 
@@ -135,7 +135,7 @@ class _DestinationConnector:
                     continue
             spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - nothing is kept secret
             await asyncio.sleep(pause * spread)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
     async def _until_apart(self) -> None:
         while self._is_connected:

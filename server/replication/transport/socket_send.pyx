@@ -17,7 +17,7 @@ cdef extern from *:
     #ifndef MSG_NOSIGNAL
     #define MSG_NOSIGNAL 0
     #endif
-    #define MOST_TOGETHER 64
+    #define MAX_TOGETHER 64
 
     static int wait_until_writable(int descriptor) {
         struct pollfd one = {descriptor, POLLOUT, 0};
@@ -34,7 +34,7 @@ cdef extern from *:
             struct msghdr message = {0};
             ssize_t sent;
             message.msg_iov = pieces;
-            message.msg_iovlen = count < MOST_TOGETHER ? count : MOST_TOGETHER;
+            message.msg_iovlen = count < MAX_TOGETHER ? count : MAX_TOGETHER;
             sent = sendmsg(descriptor, &message, MSG_NOSIGNAL);
             if (sent < 0) {
                 if (errno == EINTR)

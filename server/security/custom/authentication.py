@@ -37,7 +37,9 @@ ENTRY_POINT: Final = "create_authentication"
 class AuthenticationModule(Protocol):
     """The object that a library makes."""
 
-    async def authenticate(self, credentials: LogonCredentials, previous: Admission | None) -> Admission:
+    async def authenticate(
+        self, credentials: LogonCredentials, previous: Admission | None
+    ) -> Admission:
         """Decide on credentials; see above."""
 
 
@@ -70,7 +72,9 @@ class CustomAuthenticator:
         log: receives an entry when one fails.
     """
 
-    def __init__(self, name: str, module: AuthenticationModule, desk: AsyncWorker, log: ServerLog) -> None:
+    def __init__(
+        self, name: str, module: AuthenticationModule, desk: AsyncWorker, log: ServerLog
+    ) -> None:
         self.name: Final = name
         self.module: Final = module
         self.desk: Final = desk

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT: Final = "create_entitlement"
 
-_MOST_USERS: Final = 10_000
+_MAX_USERS: Final = 10_000
 """Limit of the cache; beyond it, the least recently used entry is dropped, and requested again."""
 
 
@@ -83,7 +83,12 @@ class CustomEntitlement:
     """
 
     def __init__(
-        self, name: str, module: EntitlementModule, functions: Functions, desk: AsyncWorker, log: ServerLog
+        self,
+        name: str,
+        module: EntitlementModule,
+        functions: Functions,
+        desk: AsyncWorker,
+        log: ServerLog,
     ) -> None:
         self._name = name
         self._module = module
@@ -126,7 +131,7 @@ class CustomEntitlement:
         del self._asked[user]
         if answer is not NO_PERMISSIONS:
             self._known[user] = answer
-            if len(self._known) > _MOST_USERS:
+            if len(self._known) > _MAX_USERS:
                 self._known.popitem(last=False)
         asked.give(answer)
 

@@ -17,7 +17,12 @@ from server.security.http_client import HttpClientError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from server.security.http_client import Endpoint, HttpClientResponse, HttpClient, HttpClientConnection
+    from server.security.http_client import (
+        Endpoint,
+        HttpClient,
+        HttpClientConnection,
+        HttpClientResponse,
+    )
 
 _KEPT_SECONDS: Final = 10.0
 """Idle timeout of a connection."""

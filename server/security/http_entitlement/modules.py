@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission, LogonCredentials
 from server.security.deferred import mapped
-from server.security.http_entitlement.permission_store import PermissionStore, HttpPermissionCache
+from server.security.http_entitlement.permission_store import HttpPermissionCache, PermissionStore
 from server.security.http_entitlement.response_parser import DocumentParser
 from server.security.http_entitlement.service import PermissionResponse, PermissionService
 from server.security.http_entitlement.settings import (
@@ -19,7 +19,12 @@ from server.security.http_entitlement.settings import (
     read_settings,
     store_name,
 )
-from server.security.permissions import NO_PERMISSIONS, UNKNOWN_USER_PERMIT, Permit, ConstantPermissions
+from server.security.permissions import (
+    NO_PERMISSIONS,
+    UNKNOWN_USER_PERMIT,
+    ConstantPermissions,
+    Permit,
+)
 from server.util.rate_limited_log import RateLimitedLog, on_running_loop
 
 if TYPE_CHECKING:
@@ -59,7 +64,13 @@ class HttpEntitlementServices:
     documents: DocumentParser | None = None
     complaints: RateLimitedLog | None = None
 
-    def service(self, settings: HttpEntitlementSettings, functions: Functions, desk: AsyncWorker, log: ServerLog) -> PermissionService:
+    def service(
+        self,
+        settings: HttpEntitlementSettings,
+        functions: Functions,
+        desk: AsyncWorker,
+        log: ServerLog,
+    ) -> PermissionService:
         """Return the service with some settings; make it on first use.
 
         Raises:
@@ -72,7 +83,9 @@ class HttpEntitlementServices:
             if self.documents is None:
                 self.documents = DocumentParser(functions)
             complaints = self.complaints_in(log)
-            known = self.services[settings] = PermissionService(settings, self.documents, desk, complaints)
+            known = self.services[settings] = PermissionService(
+                settings, self.documents, desk, complaints
+            )
         return known
 
     def complaints_in(self, log: ServerLog) -> RateLimitedLog:
@@ -202,7 +215,11 @@ class HttpUserEntitlement:
 
 
 def make_web_authenticator(
-    options: Options, services: HttpEntitlementServices, functions: Functions, desk: AsyncWorker, log: ServerLog
+    options: Options,
+    services: HttpEntitlementServices,
+    functions: Functions,
+    desk: AsyncWorker,
+    log: ServerLog,
 ) -> HttpAuthenticator:
     """Make the authentication module.
 

@@ -17,8 +17,8 @@ from server.security.http_client_options import read_tls, split_header
 from server.security.http_entitlement.settings import (
     TOKEN,
     TOKENS,
-    is_entitlement_only,
     find_uri_problem,
+    is_entitlement_only,
 )
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 30.0
 """Seconds for which a document waits for the first connection of its user."""
 
-_MOST_USERS: Final = 10_000
+_MAX_USERS: Final = 10_000
 """Limit of the cached users that other modules authenticate; beyond it, the oldest are dropped, and
 requested again."""
 
@@ -148,7 +148,7 @@ class HttpPermissionCache:
         if asked_at != self.times_forgotten:
             return
         self._documents[user] = document
-        if len(self._documents) > _MOST_USERS:
+        if len(self._documents) > _MAX_USERS:
             del self._documents[next(iter(self._documents))]
 
     def forget(self, user: str | None) -> None:

@@ -2,8 +2,8 @@
 
 Concurrent requests that are equal, the password included, share one answer. A refusal or a missing
 answer is cached for a second, so that a client that retries continuously costs the service nothing.
-At most `MAX_CONCURRENT_REQUESTS` requests are at the desk; others wait for them here, so that a slow service
-delays its own logons only.
+At most `MAX_CONCURRENT_REQUESTS` requests are at the desk; others wait for them here, so that a
+slow service delays its own logons only.
 
 The first request to a service has no credentials. If the response is a challenge (status 401), a
 second request answers it. Redirections are not followed: they would send credentials to a host that
@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.security.deferred import AnswerFuture
-from server.security.http_client import Endpoint, HttpClientResponse, HttpClient, HttpClientError
+from server.security.http_client import Endpoint, HttpClient, HttpClientError, HttpClientResponse
 from server.security.http_entitlement.challenges import ChallengeError, answer, read_challenges
 from server.security.http_entitlement.connections import ConnectionPool
 from server.security.http_entitlement.response_parser import LARGE_DOCUMENT_SIZE, MAX_DOCUMENT_SIZE
@@ -122,7 +122,11 @@ class PermissionService:
     """
 
     def __init__(
-        self, settings: HttpEntitlementSettings, documents: DocumentParser, desk: AsyncWorker, complaints: RateLimitedLog
+        self,
+        settings: HttpEntitlementSettings,
+        documents: DocumentParser,
+        desk: AsyncWorker,
+        complaints: RateLimitedLog,
     ) -> None:
         self._settings = settings
         self._documents = documents
@@ -137,7 +141,9 @@ class PermissionService:
         self._under_way: dict[bytes, AnswerFuture[PermissionResponse]] = {}
         self._refused: dict[bytes, tuple[float, PermissionResponse]] = {}
 
-    def ask(self, credentials: LogonCredentials, *, shows_them: bool) -> AnswerOrFuture[PermissionResponse]:
+    def ask(
+        self, credentials: LogonCredentials, *, shows_them: bool
+    ) -> AnswerOrFuture[PermissionResponse]:
         """Request the permissions of a user.
 
         Args:
@@ -152,7 +158,9 @@ class PermissionService:
         if known is not None:
             return known
         if len(self._waiting) >= MAX_QUEUED_REQUESTS:
-            outcome = PermissionResponse(problem=f"{MAX_QUEUED_REQUESTS} logons wait for it already")
+            outcome = PermissionResponse(
+                problem=f"{MAX_QUEUED_REQUESTS} logons wait for it already"
+            )
             self._complain(question.user, outcome.problem)
             return outcome
         return self._begin(key, _QueuedRequest(question)).pending
@@ -162,7 +170,9 @@ class PermissionService:
         self._refused.clear()
         self._under_way.clear()
 
-    def _question(self, credentials: LogonCredentials, shows_them: bool) -> _PermissionRequest | PermissionResponse:
+    def _question(
+        self, credentials: LogonCredentials, shows_them: bool
+    ) -> _PermissionRequest | PermissionResponse:
         if not credentials.user.isprintable():
             return PermissionResponse(refusal="the name has characters that no name may have")
         endpoint = self._settings.endpoint_of(credentials.user)
@@ -174,7 +184,9 @@ class PermissionService:
 
     def _begin(self, key: bytes, waiting: _QueuedRequest) -> _QueuedRequest:
         pending = self._under_way[key] = waiting.pending
-        late = PermissionResponse(problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds")
+        late = PermissionResponse(
+            problem=f"it is slow: no turn came up within {_WAIT_SECONDS:.0f} seconds"
+        )
         patience = asyncio.get_running_loop().call_later(_WAIT_SECONDS, pending.give, late)
 
         def take(outcome: PermissionResponse) -> None:
@@ -199,7 +211,8 @@ class PermissionService:
                 continue
             self._at_desk += 1
             asked = self._desk.ask(
-                partial(self._find, waiting.question), lambda problem: PermissionResponse(problem=problem)
+                partial(self._find, waiting.question),
+                lambda problem: PermissionResponse(problem=problem),
             )
             asked.when_there(partial(self._end, waiting))
 

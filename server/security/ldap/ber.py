@@ -13,8 +13,8 @@ ENUMERATED: Final = 0x0A
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 
-_MOST_LENGTH_OCTETS: Final = 4
-_MOST_NUMBER_OCTETS: Final = 4  # RFC 4511 numbers go up to 2 ** 31 - 1
+_MAX_LENGTH_OCTETS: Final = 4
+_MAX_NUMBER_OCTETS: Final = 4  # RFC 4511 numbers go up to 2 ** 31 - 1
 
 
 class BerError(ValueError):
@@ -55,7 +55,7 @@ def size_of(octets: bytes) -> int | None:
     if first < 0x80:
         return 2 + first
     count = first & 0x7F
-    if not 0 < count <= _MOST_LENGTH_OCTETS:
+    if not 0 < count <= _MAX_LENGTH_OCTETS:
         raise BerError("a length of another form than LDAP has")
     if len(octets) < 2 + count:
         return None
@@ -113,7 +113,7 @@ class BerReader:
             BerError: as `take` does, or the number is longer than LDAP allows.
         """
         content = self.take(tag)
-        if not 0 < len(content) <= _MOST_NUMBER_OCTETS:
+        if not 0 < len(content) <= _MAX_NUMBER_OCTETS:
             raise BerError(f"a number of {len(content)} bytes")
         return int.from_bytes(content, "big", signed=True)
 

@@ -12,11 +12,11 @@ from server.security.ldap import messages
 from server.security.ldap.ber import BerError
 from server.security.ldap.messages import LdapEntry, LdapMessage, LdapResult
 
-_MOST_BYTES: Final = 2 * messages.MAX_LDAP_MESSAGE_SIZE
+_MAX_BYTES: Final = 2 * messages.MAX_LDAP_MESSAGE_SIZE
 """Limit of the input buffer. A directory that sends more unasked misbehaves."""
-_MOST_ANSWERS: Final = 32
+_MAX_ANSWERS: Final = 32
 """Limit of the messages in the answer to a search; two entries are too many already."""
-_MOST_ENTRIES: Final = 2
+_MAX_ENTRIES: Final = 2
 _SEARCH_SECONDS: Final = 10
 
 
@@ -38,8 +38,8 @@ class LdapConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._octets += data
-        if len(self._octets) > _MOST_BYTES:
-            self._problem = BerError(f"more than {_MOST_BYTES} bytes that nobody has asked for")
+        if len(self._octets) > _MAX_BYTES:
+            self._problem = BerError(f"more than {_MAX_BYTES} bytes that nobody has asked for")
             self.close()
         self._wake()
 
@@ -90,11 +90,11 @@ class LdapConnection(asyncio.Protocol):
             EOFError, OSError: the connection has ended.
         """
         request = messages.search(
-            self._next(), base, attributes, value, _MOST_ENTRIES, _SEARCH_SECONDS
+            self._next(), base, attributes, value, _MAX_ENTRIES, _SEARCH_SECONDS
         )
         self._send(request)
         entries = []
-        for _ in range(_MOST_ANSWERS):
+        for _ in range(_MAX_ANSWERS):
             message = await self._answer(
                 messages.SEARCH_ENTRY, messages.SEARCH_REFERENCE, messages.SEARCH_DONE
             )
@@ -102,7 +102,7 @@ class LdapConnection(asyncio.Protocol):
                 entries.append(messages.read_entry(message))
             elif message.tag == messages.SEARCH_DONE:
                 return entries, messages.read_result(message)
-        raise BerError(f"more than {_MOST_ANSWERS} answers to a search for {_MOST_ENTRIES} entries")
+        raise BerError(f"more than {_MAX_ANSWERS} answers to a search for {_MAX_ENTRIES} entries")
 
     def end(self) -> None:
         """Send the end of the session (unbind)."""
@@ -151,7 +151,9 @@ class LdapConnection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def connected(host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[LdapConnection]:
+async def connected(
+    host: str, port: int, tls: ssl.SSLContext | None
+) -> AsyncIterator[LdapConnection]:
     """Connect to a directory, and close the connection at the end.
 
     Args:

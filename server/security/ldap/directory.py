@@ -31,8 +31,8 @@ from server.util.safe_open import read_regular
 
 SECONDS: Final = 10.0
 """Timeout of the directory for one logon."""
-_MOST_CONNECTIONS: Final = 32
-_MOST_PASSWORD_BYTES: Final = 65_536
+_MAX_CONNECTIONS: Final = 32
+_MAX_PASSWORD_BYTES: Final = 65_536
 """Size limit of the service account's password file, in bytes."""
 
 _NO_SUCH_USER: Final = frozenset({19, 48, 49, 50, 53})
@@ -96,7 +96,7 @@ class LdapDirectory:
 
     def __init__(self, spec: LdapDirectorySpec) -> None:
         self.spec: Final = spec
-        self._turns = asyncio.Semaphore(_MOST_CONNECTIONS)
+        self._turns = asyncio.Semaphore(_MAX_CONNECTIONS)
         # Version 2 has no referrals: a directory that would send some returns the code for partial
         # results instead (RFC 1777; RFC 3494 describes how servers handle it).
         partial = {messages.PARTIAL_RESULTS} if spec.version == 2 else set()
@@ -153,7 +153,9 @@ class LdapDirectory:
             name = self._name_of(entry, user)
             result = await connection.bind(self.spec.version, entry.name, password)
             if result.code in _NO_SUCH_USER:
-                raise DirectoryLogonError(f"{self.spec.where} refuses the bind as {entry.name!r}: {result}")
+                raise DirectoryLogonError(
+                    f"{self.spec.where} refuses the bind as {entry.name!r}: {result}"
+                )
             if result.code != messages.SUCCESS:
                 raise DirectoryError(
                     f"the directory {self.spec.where} answers the bind as {entry.name!r} with "
@@ -243,7 +245,7 @@ def read_account_password(path: str) -> str:
     if not path:
         return ""
     try:
-        found = read_regular(path, _MOST_PASSWORD_BYTES).decode().rstrip("\r\n")
+        found = read_regular(path, _MAX_PASSWORD_BYTES).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as problem:
         why = getattr(problem, "strerror", None) or "it is not UTF-8"
         raise DirectoryError(f"LDAP.ServiceAccountPasswordFile {path}: {why}") from None

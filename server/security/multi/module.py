@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from amperage.client.gssapi import GssError
 from server.security.authentication import Admission, Challenge, LogonCredentials, LogonExchange
-from server.security.kerberos import KerberosAcceptor, KerberosService, KerberosTokenError, is_initial_token, read_token
+from server.security.kerberos import (
+    KerberosAcceptor,
+    KerberosService,
+    KerberosTokenError,
+    is_initial_token,
+    read_token,
+)
 from server.security.ldap.directory import (
-    LdapDirectory,
     DirectoryError,
-    LdapDirectorySpec,
     DirectoryLogonError,
+    LdapDirectory,
+    LdapDirectorySpec,
 )
 from server.security.multi.options import (
     MechanismKind,
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
 
 LIBRARY: Final = "libamps_multi_authentication.so"
 
-_MOST_CHARACTERS: Final = 1024
+_MAX_CHARACTERS: Final = 1024
 """Limit of a user's name and of a password; longer ones would only cost the directory time."""
 _THREADS: Final = 4
 """Threads that verify tokens: it takes a millisecond, and reads the keytab and the replay cache."""
@@ -110,8 +116,8 @@ def _unfit(user: str, password: str) -> str:
     """Return the reason not to ask a directory; empty if there is none."""
     if not user:
         return "there is no user name"
-    if len(user) > _MOST_CHARACTERS or len(password) > _MOST_CHARACTERS:
-        return f"the user name or the password has more than {_MOST_CHARACTERS} characters"
+    if len(user) > _MAX_CHARACTERS or len(password) > _MAX_CHARACTERS:
+        return f"the user name or the password has more than {_MAX_CHARACTERS} characters"
     if not user.isprintable() or "\0" in password:
         return "the user name or the password has control characters"
     try:
@@ -180,7 +186,12 @@ class MultiAuthenticator:
     """
 
     def __init__(
-        self, name: str, mechanism: Mechanism, allows_anonymous: bool, desk: AsyncWorker, log: ServerLog
+        self,
+        name: str,
+        mechanism: Mechanism,
+        allows_anonymous: bool,
+        desk: AsyncWorker,
+        log: ServerLog,
     ) -> None:
         self.name: Final = name
         self.mechanism: Final = mechanism

@@ -70,12 +70,18 @@ def read_kind(options: Options) -> MechanismKind:
     Raises:
         OptionsError: it is ambiguous or missing, or a required option is missing.
     """
-    kinds = [kind for kind in MechanismKind if any(option.name.startswith(f"{kind}.") for option in options)]
+    kinds = [
+        kind
+        for kind in MechanismKind
+        if any(option.name.startswith(f"{kind}.") for option in options)
+    ]
     if len(kinds) != 1:
         what = "there are options of both" if kinds else "is missing, and so is Kerberos.SPN"
         raise OptionsError("LDAP.Host", f"{what}: expected either LDAP or Kerberos")
     kind = kinds[0]
-    for needed in ("LDAP.Host",) if kind is MechanismKind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab"):
+    for needed in (
+        ("LDAP.Host",) if kind is MechanismKind.LDAP else ("Kerberos.SPN", "Kerberos.Keytab")
+    ):
         if not options.get(needed):
             raise OptionsError(needed, "is missing")
     wanted = options.get(_MECHANISM)

@@ -33,7 +33,12 @@ from joserfc import jwk, jws
 from joserfc.errors import BadSignatureError, JoseError, SecurityWarning
 
 from server.security.http_client import Endpoint, HttpClient, HttpClientError
-from server.security.oauth.tokens import MAX_KEY_SET_SIZE, TokenRequirements, KeysError, BearerTokenError
+from server.security.oauth.tokens import (
+    MAX_KEY_SET_SIZE,
+    BearerTokenError,
+    KeysError,
+    TokenRequirements,
+)
 from server.util.safe_open import read_regular
 
 if TYPE_CHECKING:
@@ -45,8 +50,8 @@ warnings.filterwarnings("ignore", category=SecurityWarning)
 MAX_TOKEN_SIZE: Final = 16_384
 """Size limit of a token, in bytes."""
 
-_MOST_KEYS: Final = 100
-_LONGEST_NAME: Final = 255
+_MAX_KEYS: Final = 100
+_MAX_NAME_LENGTH: Final = 255
 _FEWEST_RSA_BITS: Final = 2048
 
 _FITTING: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -254,11 +259,15 @@ def _read_keys(text: bytes, source: str) -> Sequence[_PublicKey]:
         content = None
     entries = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(entries, list):
-        raise HttpClientError(f"{source}: it is no key set, which is a JSON object with a list of keys")
-    keys = [key for entry in entries[:_MOST_KEYS] if (key := _read_key(entry)) is not None]
+        raise HttpClientError(
+            f"{source}: it is no key set, which is a JSON object with a list of keys"
+        )
+    keys = [key for entry in entries[:_MAX_KEYS] if (key := _read_key(entry)) is not None]
     if not keys:
         kinds = "RSA (of 2048 bits or more), EC or OKP"
-        raise HttpClientError(f"{source}: there is no public {kinds} key for signatures in the key set")
+        raise HttpClientError(
+            f"{source}: there is no public {kinds} key for signatures in the key set"
+        )
     return keys
 
 
@@ -324,7 +333,7 @@ class BearerTokenVerifier:
         user = claims.get(self._expected.user_claim)
         if not isinstance(user, str) or not user or not user.isprintable():
             raise BearerTokenError(f"its claim {self._expected.user_claim} is no name of a user")
-        if len(user) > _LONGEST_NAME:
+        if len(user) > _MAX_NAME_LENGTH:
             raise BearerTokenError(f"its claim {self._expected.user_claim} is too long for a name")
         return user
 
@@ -358,7 +367,9 @@ class BearerTokenVerifier:
         audiences = named if isinstance(named, list) else [named]
         if not any(one in self._expected.audiences for one in audiences):
             wanted = " or ".join(self._expected.audiences)
-            raise BearerTokenError(f"it is meant for others: its audience (aud) does not have {wanted}")
+            raise BearerTokenError(
+                f"it is meant for others: its audience (aud) does not have {wanted}"
+            )
 
 
 def _read_header(token: str) -> Mapping[str, Any]:

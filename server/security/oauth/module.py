@@ -30,14 +30,20 @@ from config_schema.catalogue import OptionProblem
 from config_schema.spec import Options
 from config_schema.units import UnitError, parse_count, parse_interval
 from server.security.authentication import Admission
-from server.security.http_client import Endpoint, HttpClient, HttpClientError, HttpTlsSettings, parse_endpoint
+from server.security.http_client import (
+    Endpoint,
+    HttpClient,
+    HttpClientError,
+    HttpTlsSettings,
+    parse_endpoint,
+)
 from server.security.http_client_options import read_tls, split_header
 from server.security.oauth.tokens import (
     ALGORITHMS,
     MAX_KEY_SET_SIZE,
-    TokenRequirements,
-    KeysError,
     BearerTokenError,
+    KeysError,
+    TokenRequirements,
 )
 from server.util.safe_open import check_regular
 
@@ -59,7 +65,7 @@ DEFAULT_USER_CLAIM: Final = "sub"
 DEFAULT_CLOCK_SKEW: Final = "60s"
 DEFAULT_ALGORITHMS: Final = "RS256,PS256,ES256,ES384,EdDSA,Ed25519"
 
-_LARGEST_ANSWER: Final = 1_048_576
+_MAX_ANSWER_SIZE: Final = 1_048_576
 """Size limit of a server's response, in bytes."""
 _URL: Final = ("http:", "https:")
 _MILLISECONDS: Final = 1000
@@ -146,7 +152,9 @@ class _TokenEndpoint:
             raise HttpClientError(f"{self.endpoint}: it says {error} of this instance")
         if error is not None:
             known = isinstance(error, str) and error in _KNOWN_ERRORS
-            raise _CodeRefusedError(f"{self.endpoint} says {error if known else 'an error of its own'}")
+            raise _CodeRefusedError(
+                f"{self.endpoint} says {error if known else 'an error of its own'}"
+            )
         if status != 200:
             raise HttpClientError(f"{self.endpoint}: its status is {status}, expected 200")
         token = found.get("access_token")
@@ -222,7 +230,7 @@ def make_oauth(options: Options, desk: AsyncWorker, log: ServerLog) -> OAuthAuth
         OAuthError: an option has a value that cannot be used.
     """
     seconds = _count(options, "RequestTimeout", DEFAULT_REQUEST_TIMEOUT) / _MILLISECONDS
-    client = HttpClient(_tls(options), seconds, seconds, _LARGEST_ANSWER)
+    client = HttpClient(_tls(options), seconds, seconds, _MAX_ANSWER_SIZE)
     verifier = None
     if (source := options.get("KeySet")) is not None:
         verifier = _verifier(options, source, client, log)

@@ -20,7 +20,7 @@ from typing import Final
 from config_schema.spec import ModuleSpec, ModuleUse
 from config_schema.units import parse_count
 from server.security.outgoing.kerberos import KerberosCredentials
-from server.security.outgoing.source import CredentialSourceError, CredentialSource
+from server.security.outgoing.source import CredentialSource, CredentialSourceError
 from server.util.safe_open import read_regular
 from server.util.shell_quoting import shell_command
 
@@ -31,7 +31,7 @@ DEFAULT_MAX_LENGTH: Final = "1024"
 _USER_VARIABLE: Final = re.compile(r"\{\{\s*(AMPS_USER_NAME)\s*\}\}")
 _COMMAND_SECONDS: Final = 10.0
 """Timeout of a command."""
-_LARGEST_FILE: Final = 65_536
+_MAX_FILE_SIZE: Final = 65_536
 """Size limit of a password file, in bytes."""
 
 
@@ -99,7 +99,7 @@ class FileCredentials:
         return self.user or _current_user(), password
 
     def _read(self) -> str:
-        password = read_regular(self.file_name, _LARGEST_FILE).decode().rstrip("\r\n")
+        password = read_regular(self.file_name, _MAX_FILE_SIZE).decode().rstrip("\r\n")
         if not password:  # it may be being written; a logon without a password is never intended
             raise OSError(errno.ENODATA, "it is empty")
         return password
@@ -143,7 +143,9 @@ class CommandCredentials:
 
     def _error(self, problem: str) -> CredentialSourceError:
         """Make an error without the text of the command, which may contain secrets."""
-        return CredentialSourceError(f"the Command that gives the password of {self._user!r} {problem}")
+        return CredentialSourceError(
+            f"the Command that gives the password of {self._user!r} {problem}"
+        )
 
     async def _run(self) -> tuple[bytes, int]:
         process = await asyncio.create_subprocess_shell(

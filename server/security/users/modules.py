@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.security.authentication import Admission
 from server.security.deferred import mapped
-from server.security.permissions import Permit, ConstantPermissions
+from server.security.permissions import ConstantPermissions, Permit
 from server.security.users.password_hashes import MAX_PASSWORD_SIZE
 
 if TYPE_CHECKING:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from server.security.deferred import AnswerOrFuture
     from server.security.users.password_hashes import PasswordHash
 
-_MOST_REMEMBERED: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 """Limit of the cache of correct credentials; beyond it, the least recently used are dropped."""
 
-_MOST_THREADS: Final = 16
+_MAX_THREADS: Final = 16
 _NICE: Final = 10
 """The nice value of the threads, above that of other threads."""
 
@@ -106,7 +106,7 @@ class PasswordChecks:
             return
         mark, expected = key
         self._right[mark] = expected
-        if len(self._right) > _MOST_REMEMBERED:
+        if len(self._right) > _MAX_REMEMBERED:
             self._right.popitem(last=False)
 
     def _mark(self, user: str, password: str) -> bytes:
@@ -126,7 +126,9 @@ class _HashThreads:
     """The threads; they start with the first password, and end with the process."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[_HashJob]] = OrderedDict()  # by address, next one first
+        self._waiting: OrderedDict[str, deque[_HashJob]] = (
+            OrderedDict()
+        )  # by address, next one first
         self._has_more = threading.Condition()
         self._has_threads = False
 
@@ -142,7 +144,7 @@ class _HashThreads:
             self._has_more.notify()
         if not self._has_threads:
             self._has_threads = True
-            for _ in range(max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // 2))):
+            for _ in range(max(1, min(_MAX_THREADS, (os.cpu_count() or 1) // 2))):
                 threading.Thread(target=self._run, name="passwords", daemon=True).start()
         return work.result
 

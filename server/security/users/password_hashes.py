@@ -21,10 +21,10 @@ MAX_PASSWORD_SIZE: Final = 4096
 
 _SALT_BYTES: Final = 16
 _DIGEST_BYTES: Final = 32
-_MOST_MEMORY: Final = 256 * 1024 * 1024
-_MOST_PARALLEL: Final = 16
-_LEAST_SALT_BYTES: Final = 8
-_LEAST_DIGEST_BYTES: Final = 16
+_MAX_MEMORY: Final = 256 * 1024 * 1024
+_MAX_PARALLEL: Final = 16
+_MIN_SALT_BYTES: Final = 8
+_MIN_DIGEST_BYTES: Final = 16
 
 _FORM: Final = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,3}),p=(\d{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
@@ -116,20 +116,20 @@ def read_hash(text: str) -> PasswordHash:
         salt, digest = _decode(found[4]), _decode(found[5])
     except binascii.Error:
         raise HashError("expected salt and digest in base64 without padding") from None
-    if len(salt) < _LEAST_SALT_BYTES or len(digest) < _LEAST_DIGEST_BYTES:
+    if len(salt) < _MIN_SALT_BYTES or len(digest) < _MIN_DIGEST_BYTES:
         raise HashError(
             f"the salt has {len(salt)} bytes and the digest {len(digest)}: expected at least"
-            f" {_LEAST_SALT_BYTES} and {_LEAST_DIGEST_BYTES}"
+            f" {_MIN_SALT_BYTES} and {_MIN_DIGEST_BYTES}"
         )
     return PasswordHash(cost, salt, digest)
 
 
 def _check(cost: HashCost) -> None:
-    if cost.ln < 1 or cost.r < 1 or not 1 <= cost.p <= _MOST_PARALLEL:
-        raise HashError(f"expected ln and r of 1 or more, and p of 1 to {_MOST_PARALLEL}")
-    if cost.memory > _MOST_MEMORY:
+    if cost.ln < 1 or cost.r < 1 or not 1 <= cost.p <= _MAX_PARALLEL:
+        raise HashError(f"expected ln and r of 1 or more, and p of 1 to {_MAX_PARALLEL}")
+    if cost.memory > _MAX_MEMORY:
         raise HashError(
-            f"ln={cost.ln},r={cost.r} takes more than {_MOST_MEMORY >> 20} MiB for each logon"
+            f"ln={cost.ln},r={cost.r} takes more than {_MAX_MEMORY >> 20} MiB for each logon"
         )
 
 
@@ -140,7 +140,7 @@ def _derive(password: str, salt: bytes, cost: HashCost, size: int) -> bytes:
         n=1 << cost.ln,
         r=cost.r,
         p=cost.p,
-        maxmem=2 * _MOST_MEMORY,
+        maxmem=2 * _MAX_MEMORY,
         dklen=size,
     )
 

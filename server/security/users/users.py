@@ -33,8 +33,8 @@ from config_schema.suggest import nearest
 from server.security.permission_document import (
     KNOWN_FIELDS,
     DocumentError,
-    PermissionDocument,
     DocumentPath,
+    PermissionDocument,
     PermitCache,
     make_document,
     name_place,

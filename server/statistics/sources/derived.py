@@ -49,7 +49,9 @@ class ConflatedTopicsSource:
         """See `Source.entries`."""
         for name, topic, fixed in self._topics:
             seconds = round(topic.seconds * _MICROSECONDS)
-            yield StatisticsEntry(name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds))
+            yield StatisticsEntry(
+                name, fixed, (_ratio(topic.changes, topic.copies), topic.rounds, seconds)
+            )
 
 
 class ViewsSource:

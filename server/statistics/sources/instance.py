@@ -56,7 +56,9 @@ class TuningSource:
     resource = TUNING
 
     def __init__(self, spec: InstanceSpec) -> None:
-        self._entry = StatisticsEntry("", ("enabled" if spec.tuning.numa_enabled else "disabled",), ())
+        self._entry = StatisticsEntry(
+            "", ("enabled" if spec.tuning.numa_enabled else "disabled",), ()
+        )
 
     def entries(self) -> Iterator[StatisticsEntry]:
         """See `Source.entries`."""

@@ -10,19 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.replication.core.mesh import MAX_INSTANCES
-from server.replication.links.admin_addresses import AdminLocation, parse_admin_location, best_admin_location
+from server.replication.links.admin_addresses import (
+    AdminLocation,
+    best_admin_location,
+    parse_admin_location,
+)
 from server.replication.links.mesh_reports import NOT_CONNECTED
 from server.statistics.resources import MESH_INSTANCES, MESH_LINKS
 from server.statistics.sample import StatisticsEntry
 from server.statistics.sources.texts import moment
 
 if TYPE_CHECKING:
-    from server.replication.core.mesh import LinkReport, Neighbour, MeshReport
+    from server.replication.core.mesh import LinkReport, MeshReport, Neighbour
     from server.replication.links.mesh_reports import MeshReporter
     from server.statistics.schema import StatisticValue
 
 _MICROSECONDS: Final = 1_000_000
-_MOST_LINKS: Final = 4_096
+_MAX_LINKS: Final = 4_096
 
 
 class _MeshReport(NamedTuple):
@@ -95,7 +99,7 @@ class MeshLinksSource:
             for link in {link.destination: link for link in one.report.links}.values()
         ]
         earlier, self._fixed = self._fixed, {}
-        for name, one, link in links[:_MOST_LINKS]:
+        for name, one, link in links[:_MAX_LINKS]:
             key = name, link.destination
             fixed = self._fixed[key] = earlier.get(key, (link.destination, name))
             yield StatisticsEntry(_link_id(name, link.destination), fixed, _moving(one, link))
@@ -117,7 +121,9 @@ def _others(known: Mapping[str, _MeshReport], seen: Mapping[str, object]) -> lis
     return sorted((named | set(seen)) - set(known))
 
 
-def _instance(name: str, known: _MeshReport, seen: Sequence[Neighbour], *, is_this: bool) -> StatisticsEntry:
+def _instance(
+    name: str, known: _MeshReport, seen: Sequence[Neighbour], *, is_this: bool
+) -> StatisticsEntry:
     """Return an entry.
 
     Args:
@@ -142,7 +148,9 @@ def _unheard(name: str, seen: Sequence[Neighbour], *, is_reachable: bool) -> Sta
 
 def _seen_at(seen: Sequence[Neighbour]) -> AdminLocation:
     """Return the admin interface of an instance, as its neighbours know it."""
-    return best_admin_location(parse_admin_location(one.admin, is_secure=one.is_secure) for one in seen)
+    return best_admin_location(
+        parse_admin_location(one.admin, is_secure=one.is_secure) for one in seen
+    )
 
 
 def _moving(one: _MeshReport, link: LinkReport) -> tuple[StatisticValue, ...]:

@@ -39,7 +39,9 @@ class ReplicationSource:
         for name, own in replication.destinations.items():
             behind = max(now - waiting.get(name, now), 0) // _MICROSECONDS
             is_sync = name in replication.acknowledgement.waited_for
-            yield StatisticsEntry(name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync))
+            yield StatisticsEntry(
+                name, self._fixed_of(name, own), _moving(own, behind, is_sync=is_sync)
+            )
 
     def _fixed_of(self, name: str, own: ReplicationDestination) -> tuple[StatisticValue, ...]:
         """Return the values that stay fixed until more is known about the destination."""
@@ -51,7 +53,9 @@ class ReplicationSource:
         return self._fixed[name]
 
 
-def _moving(own: ReplicationDestination, behind: int, *, is_sync: bool) -> tuple[StatisticValue, ...]:
+def _moving(
+    own: ReplicationDestination, behind: int, *, is_sync: bool
+) -> tuple[StatisticValue, ...]:
     return (
         own.bytes_out,
         _moment(own.connected_at),

@@ -37,7 +37,9 @@ class SowSource:
 
     resource = SOW
 
-    def __init__(self, stores: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]) -> None:
+    def __init__(
+        self, stores: SowRegistry, topics: TopicTable, elapsed: Callable[[], float]
+    ) -> None:
         keepers = list(stores.keepers)
         ids = topic_ids((one.name, one.type_name) for one in keepers)
         self._topics = [

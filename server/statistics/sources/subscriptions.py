@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NOTHING: Final = (0, "", 0.0)
 """The moving values of a subscription without queue messages and without a replay."""
 
-_AT_ONCE: Final = 64
+_BATCH_SIZE: Final = 64
 """Subscriptions per time slice when entries are created: a microsecond each."""
 
 
@@ -66,7 +66,9 @@ class SubscriptionsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[int, _ClientEntries] = {}  # those of the last sample, by number of the session
+        self._known: dict[
+            int, _ClientEntries
+        ] = {}  # those of the last sample, by number of the session
         self.results: dict[ResultSet, list[Subscription]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
@@ -88,14 +90,16 @@ class SubscriptionsSource:
             elif session.subscriptions:
                 yield from self._make(session, block)
 
-    def _make(self, session: Session, before: _ClientEntries | None) -> Iterator[list[StatisticsEntry]]:
+    def _make(
+        self, session: Session, before: _ClientEntries | None
+    ) -> Iterator[list[StatisticsEntry]]:
         """Create the entries of a client after a change of its subscriptions."""
         block = _ClientEntries(session)
         known = {} if before is None else _by_id(before)
         subscriptions = list(session.subscriptions.values())
-        for first in range(0, len(subscriptions), _AT_ONCE):
+        for first in range(0, len(subscriptions), _BATCH_SIZE):
             still: list[StatisticsEntry] = []
-            for subscription in subscriptions[first : first + _AT_ONCE]:
+            for subscription in subscriptions[first : first + _BATCH_SIZE]:
                 entry = known.get(str(subscription.number)) or self._made(session, subscription)
                 if _never_changes(subscription):
                     still.append(entry)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from server.util.histogram import Histogram
 
 _MICROSECONDS: Final = 1_000_000
-_MOST_HOLDERS: Final = 3
+_MAX_HOLDERS: Final = 3
 _BAR: Final = 40
 """Characters of the longest bar of a histogram."""
 
@@ -45,7 +45,9 @@ class TransactionLogSource:
         if journal.last_txid < journal.first_txid or not files:
             yield StatisticsEntry("", (), ("", ""))
         else:
-            yield StatisticsEntry("", (), (_moment(journal.last_timestamp), _moment(_first(files[0]))))
+            yield StatisticsEntry(
+                "", (), (_moment(journal.last_timestamp), _moment(_first(files[0])))
+            )
 
 
 class JournalsSource:
@@ -126,7 +128,7 @@ def _held_by(file: JournalFile, holders: Sequence[tuple[int, str]]) -> str:
     if end is None:
         return "being written"
     needing = bisect_left(holders, (end,))
-    shown = [whose for _, whose in holders[: min(needing, _MOST_HOLDERS)]]
+    shown = [whose for _, whose in holders[: min(needing, _MAX_HOLDERS)]]
     if needing > len(shown):
         shown.append(f"{needing - len(shown)} more")
     return ", ".join(shown)

@@ -38,72 +38,85 @@ The format is described in docs/formats/journal.md.
 
 from server.storage.journal.errors import (
     EntryTooLargeError,
-    JournalEvent,
     JournalError,
+    JournalEvent,
+    JournalNotice,
     JournalUnavailableError,
     JournalUnreadableError,
-    JournalNotice,
 )
-from server.storage.journal.format.entry import EVENTS, MESSAGES, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
+from server.storage.journal.format.entry import (
+    EVENTS,
+    MESSAGES,
+    JournalEntry,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+)
 from server.storage.journal.journal import Journal
 from server.storage.journal.read.batch_sizes import EntrySizes
 from server.storage.journal.read.bookmarks import (
     BookmarkError,
     BookmarkRequest,
-    MissingBookmarkPolicy,
     LogSpan,
+    MissingBookmarkPolicy,
     parse_bookmark,
 )
 from server.storage.journal.read.cursor import JournalCursor
 from server.storage.journal.read.entry_batch import EntryBatch, EntryRange
-from server.storage.journal.read.raw_batch import RawEntryBatch, RawEntryRange, DamagedEntry
+from server.storage.journal.read.raw_batch import DamagedEntry, RawEntryBatch, RawEntryRange
 from server.storage.journal.repair.body_repair import DamagedBody, JournalBodyRepair
-from server.storage.journal.repair.record_repair import ReplacementEntry, RecordGap
-from server.storage.journal.sequence_gaps import SequenceGaps, GapRecord, decode_note, encode_note
+from server.storage.journal.repair.record_repair import RecordGap, ReplacementEntry
+from server.storage.journal.sequence_gaps import GapRecord, SequenceGaps, decode_note, encode_note
 from server.storage.journal.settings import JournalSettings
 from server.storage.journal.storage import Disk
-from server.storage.journal.write.blocks import AppendResult, EntryColumns, FieldColumn, each, of_one
+from server.storage.journal.write.blocks import (
+    AppendResult,
+    EntryColumns,
+    FieldColumn,
+    each,
+    of_one,
+)
 from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
 
 __all__ = [
     "EVENTS",
     "MESSAGES",
-    "ReplacementEntry",
     "AppendResult",
     "BookmarkError",
     "BookmarkRequest",
-    "EntryColumns",
-    "JournalCursor",
     "DamagedBody",
+    "DamagedEntry",
     "Disk",
-    "JournalEntry",
+    "EntryBatch",
+    "EntryColumns",
+    "EntryRange",
+    "EntrySizes",
     "EntryTooLargeError",
-    "JournalEvent",
     "FieldColumn",
-    "RecordGap",
+    "GapRecord",
     "Handles",
     "Journal",
-    "JournalError",
-    "JournalSettings",
-    "JournalUnavailableError",
-    "JournalUnreadableError",
-    "JournalEntryKind",
-    "EntrySizes",
     "JournalBodyRepair",
-    "SequenceGaps",
-    "MissingBookmarkPolicy",
-    "GapRecord",
+    "JournalCursor",
+    "JournalEntry",
+    "JournalEntryKind",
+    "JournalError",
+    "JournalEvent",
     "JournalNotice",
     "JournalOrigin",
+    "JournalSettings",
+    "JournalTopic",
+    "JournalUnavailableError",
+    "JournalUnreadableError",
+    "LogSpan",
+    "MissingBookmarkPolicy",
     "OriginHandle",
     "RawEntryBatch",
     "RawEntryRange",
-    "EntryBatch",
-    "LogSpan",
-    "EntryRange",
-    "JournalTopic",
+    "RecordGap",
+    "ReplacementEntry",
+    "SequenceGaps",
     "TopicHandle",
-    "DamagedEntry",
     "decode_note",
     "each",
     "encode_note",

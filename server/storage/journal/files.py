@@ -23,16 +23,16 @@ from server.storage.journal.format.layout import (
     RECORD,
     RECORD_SIZE,
     TXID,
+    FileSeal,
     JournalFileHeader,
     JournalFormatError,
-    FileSeal,
     crc32c,
     unpack_header,
     unpack_seal,
 )
 from server.storage.journal.format.records import CHUNK, FileDefinitions, read_names
 from server.storage.journal.index import JournalIndex, unpack_index
-from server.storage.journal.storage import FileSource, MemorySource, ByteSource
+from server.storage.journal.storage import ByteSource, FileSource, MemorySource
 from server.util.safe_open import open_regular
 
 _INPUT: Final = 1 << 20
@@ -40,11 +40,11 @@ _OUTPUT: Final = 1 << 20
 """Limit of bytes that one call decompresses; input a thousand times smaller can expand to it."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_LARGEST_FILE: Final = 1 << 40
+_MAX_FILE_SIZE: Final = 1 << 40
 _COMPRESSED: Final = ".gz"
 
 
-def inflate(path: Path, limit: int = _LARGEST_FILE) -> bytes:
+def inflate(path: Path, limit: int = _MAX_FILE_SIZE) -> bytes:
     """Return the contents of a compressed file, as far as they can be decompressed.
 
     Args:
@@ -121,15 +121,17 @@ def open_unknown(path: Path) -> JournalFileHandle:
         is_compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     if is_compressed:
         page = inflate(path, PAGE)
-        return JournalFileHandle(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
+        return (
+            JournalFileHandle(MemorySource(page), 0) if _is_no_header(page) else _decompressed(path)
+        )
     source = FileSource(path)
     return JournalFileHandle(source, _missing(source.read(0, PAGE), source.size))
 
 
 def _decompressed(path: Path) -> JournalFileHandle:
-    data, is_whole = _inflate(path, _LARGEST_FILE)
+    data, is_whole = _inflate(path, _MAX_FILE_SIZE)
     missing = _missing(bytes(data[:PAGE]), len(data))
-    padding = missing if missing < _LARGEST_FILE else 0
+    padding = missing if missing < _MAX_FILE_SIZE else 0
     return JournalFileHandle(MemorySource(data, padding), missing, is_whole)
 
 
@@ -312,7 +314,9 @@ class FileTable:
         with self._lock:
             self.files = (*self.files, file)
 
-    def update(self, number: int, *, path: Path | None = None, seal: FileSeal | None = None) -> None:
+    def update(
+        self, number: int, *, path: Path | None = None, seal: FileSeal | None = None
+    ) -> None:
         """Note that a file has moved, or that it is full."""
         with self._lock:
             self.files = tuple(

@@ -216,7 +216,9 @@ def unpack_index(compressed: bytes) -> JournalIndex:
                 names.origins[key] = origin
     rows = np.frombuffer(data, _CLIENT, clients, position)
     position += rows.nbytes
-    spans = {int(one[0]): SequenceRange(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()}
+    spans = {
+        int(one[0]): SequenceRange(int(one[1]), int(one[2]), int(one[3])) for one in rows.tolist()
+    }
     return JournalIndex(
         number,
         first_txid,
@@ -288,7 +290,9 @@ def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.u
     """
     postings = unpack_postings(data)
     if postings.count != count:
-        raise JournalFormatError(f"the topic index is for {postings.count} entries, the file has {count}")
+        raise JournalFormatError(
+            f"the topic index is for {postings.count} entries, the file has {count}"
+        )
     return postings.topics
 
 

@@ -15,10 +15,10 @@ from server.storage.journal.format.entry import JournalEntry
 from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
-    JournalFileHeader,
-    JournalFormatError,
     EntryRow,
     FileSeal,
+    JournalFileHeader,
+    JournalFormatError,
     JournalVersionError,
 )
 from server.storage.journal.format.records import (

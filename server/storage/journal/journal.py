@@ -10,9 +10,16 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from server.storage.journal.clock_steps import ClockSteps, StepFinder, pack_steps, read_steps
-from server.storage.journal.errors import JournalEvent, JournalError, JournalNotice, reason
+from server.storage.journal.errors import JournalError, JournalEvent, JournalNotice, reason
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
-from server.storage.journal.format.entry import EVENTS, MESSAGES, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
+from server.storage.journal.format.entry import (
+    EVENTS,
+    MESSAGES,
+    JournalEntry,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+)
 from server.storage.journal.format.file_names import (
     queues_name,
     removal_record_name,
@@ -28,19 +35,23 @@ from server.storage.journal.format.layout import (
 )
 from server.storage.journal.format.records import CHUNK, columns
 from server.storage.journal.format.side_files import SidecarFile
-from server.storage.journal.publisher_table import PublisherTable, PublisherSequences, without_inactive
+from server.storage.journal.publisher_table import (
+    PublisherSequences,
+    PublisherTable,
+    without_inactive,
+)
 from server.storage.journal.queue_points import QueuePointTable, pack_queues, unpack_queues
 from server.storage.journal.read.bookmarks import (
     BookmarkRequest,
-    MissingBookmarkPolicy,
     LogSpan,
+    MissingBookmarkPolicy,
     resolve,
     resolving,
 )
 from server.storage.journal.read.cursor import JournalCursor, TopicPredicate
 from server.storage.journal.read.lookup import EntryLookup
 from server.storage.journal.read.raw_batch import RawEntryRange
-from server.storage.journal.recovery.log_recovery import LogRecoveryResult, LogRecovery
+from server.storage.journal.recovery.log_recovery import LogRecovery, LogRecoveryResult
 from server.storage.journal.removal_record import LastRemoval, RemovalTracker
 from server.storage.journal.repair.body_repair import JournalBodyRepair
 from server.storage.journal.repair.index_rebuild import IndexRebuild
@@ -50,19 +61,19 @@ from server.storage.journal.settings import JournalSettings
 from server.storage.journal.storage import Disk
 from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, CommitGroup, LiveFile
 from server.storage.journal.write.committer import Committer
-from server.storage.journal.write.file_preparation import JournalLocation, JournalFileMaintenance
+from server.storage.journal.write.file_preparation import JournalFileMaintenance, JournalLocation
 from server.storage.journal.write.handles import OriginHandle, TopicHandle
-from server.storage.journal.write.writer import WritePosition, JournalWriter
+from server.storage.journal.write.writer import JournalWriter, WritePosition
 from server.util.file_lock import FileInUseError, lock
 from server.util.histogram import Histogram
 
 _SIZE_UNIT: Final = 1 << 20
-_FILLED_AT_ONCE: Final = 64 << 20  # larger files get their zeros in the background
+_FILL_BATCH_SIZE: Final = 64 << 20  # larger files get their zeros in the background
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
-_MOST_TOLD: Final = 10_000
-_MOST_ENTRIES: Final = 1024
-_MOST_BYTES: Final = 4 << 20
+_MAX_TOLD: Final = 10_000
+_MAX_ENTRIES: Final = 1024
+_MAX_BYTES: Final = 4 << 20
 
 
 class Journal:
@@ -129,7 +140,9 @@ class Journal:
             )
         notice(JournalNotice(JournalEvent.RECOVERED, text, txid=self.last_txid))
 
-    def _build(self, found: LogRecoveryResult, on_durable: Callable[[int], None], disk: Disk) -> None:
+    def _build(
+        self, found: LogRecoveryResult, on_durable: Callable[[int], None], disk: Disk
+    ) -> None:
         settings, clock = self._settings, self._clock
         size = -(-settings.file_size // _SIZE_UNIT) * _SIZE_UNIT
         sequences, self.missing = found.sequences, found.missing
@@ -188,7 +201,9 @@ class Journal:
         self.is_cut = self._table.files[0].number > 0 and not self._removed.is_known
         if self.is_cut:
             self._removed.begin_again()
-        self._lookup = EntryLookup(self._table, self._cache, lambda: self._writer.durable, self.steps)
+        self._lookup = EntryLookup(
+            self._table, self._cache, lambda: self._writer.durable, self.steps
+        )
         self.mending = JournalBodyRepair(self._table, self._cache, disk)
         self.restoring = JournalRecordRepair(
             self._table,
@@ -206,7 +221,9 @@ class Journal:
         self.append_run = self._writer.append_run
         self.append_copies = self._writer.append_copies
 
-    def _place_to_write(self, found: LogRecoveryResult, size: int, disk: Disk) -> tuple[LiveFile, WritePosition]:
+    def _place_to_write(
+        self, found: LogRecoveryResult, size: int, disk: Disk
+    ) -> tuple[LiveFile, WritePosition]:
         """Return the file to append to, and the position in it."""
         seals = [file.seal for file in found.files if file.seal is not None]
         last_timestamp = seals[-1].last_timestamp if seals else 0
@@ -226,7 +243,7 @@ class Journal:
         position = WritePosition(first + 1)
         position.first_timestamp = now
         position.last_timestamp = last_timestamp + self.steps.correction(first)
-        if size <= _FILLED_AT_ONCE:
+        if size <= _FILL_BATCH_SIZE:
             self._upkeep.prepare()
         live = self._upkeep.take()
         header = JournalFileHeader(live.number, live.size, first + 1, now, self._settings.instance)
@@ -359,7 +376,9 @@ class Journal:
         """Return the handle of a topic for `append`; the same one as long as a caller keeps it."""
         handle = self._topics.get((message_type, name))
         if handle is None:
-            handle = self._topics[message_type, name] = TopicHandle(JournalTopic(message_type, name))
+            handle = self._topics[message_type, name] = TopicHandle(
+                JournalTopic(message_type, name)
+            )
         return handle
 
     def origin(self, auth_id: str, path: str = "") -> OriginHandle:
@@ -510,7 +529,10 @@ class Journal:
         return self._lookup.first_since(timestamp)
 
     def resolve(
-        self, request: BookmarkRequest, not_found: MissingBookmarkPolicy = "now", now: int | None = None
+        self,
+        request: BookmarkRequest,
+        not_found: MissingBookmarkPolicy = "now",
+        now: int | None = None,
     ) -> LogSpan:
         """Look up the names in a bookmark.
 
@@ -561,7 +583,7 @@ class Journal:
         """Report damage that replays find, once for each damaged place."""
         what = notice.path, notice.txid
         if what not in self._told:
-            if len(self._told) >= _MOST_TOLD:
+            if len(self._told) >= _MAX_TOLD:
                 self._told.clear()
             self._told.add(what)
             self._notice(notice)
@@ -570,13 +592,13 @@ class Journal:
         """Yield the entries that change state, in order, after a txid: for recovery."""
         cursor = self.replay(LogSpan(after), kinds=EVENTS)
         while not cursor.is_caught_up:
-            yield from cursor.read(_MOST_ENTRIES, _MOST_BYTES)
+            yield from cursor.read(_MAX_ENTRIES, _MAX_BYTES)
 
     def passages(self, after: int = 0) -> Iterator[RawEntryRange]:
         """Yield the entries of `entries`, packed as in the files."""
         cursor = self.replay(LogSpan(after), kinds=EVENTS)
         while not cursor.is_caught_up:
-            yield cursor.read_packed(_MOST_ENTRIES, _MOST_BYTES)
+            yield cursor.read_packed(_MAX_ENTRIES, _MAX_BYTES)
 
     # Maintenance of files. These calls are slow: make them on a thread of the caller's own. Long
     # operations are aborted when the journal is closed, or before that by `give_up_filing`.

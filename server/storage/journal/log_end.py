@@ -34,8 +34,8 @@ from server.storage.journal.format.layout import (
     PAGE,
     RECORD_SIZE,
     TIMESTAMP,
-    FileWatermark,
     EntryRow,
+    FileWatermark,
     unpack_mark,
 )
 from server.storage.journal.format.records import read_bodies, read_intact_records, read_rows, slots
@@ -175,7 +175,9 @@ def find_file_extent(
     proven = safe - first_txid  # the number of the last entry that is known to have been durable
     mark: FileWatermark | None = None
     for found in _walk(source, first_txid):
-        if isinstance(found, _IntactSlots) and not undecided:  # these prove nothing about later slots
+        if (
+            isinstance(found, _IntactSlots) and not undecided
+        ):  # these prove nothing about later slots
             _accept_all(extent, found, visitor)
             continue
         for slot in found.slots() if isinstance(found, _IntactSlots) else (found,):

@@ -35,7 +35,7 @@ VERSION: Final = 1
 
 _HEADER: Final = struct.Struct("<8sHHIQQQ")  # magic, version, reserved (2), first, last, topics
 _TOPIC: Final = struct.Struct("<HHQq")  # lengths of two texts, txid, time
-_MOST_TOPICS: Final = 100_000
+_MAX_TOPICS: Final = 100_000
 _MESSAGES: Final = sorted(MESSAGES)
 
 
@@ -102,13 +102,15 @@ class RemovalTracker:
         """
         note, end = self._note, file.end_txid or file.first_txid
         first, topics = note.first, {**note.topics, **_last_messages(file, source)}
-        if len(topics) > _MOST_TOPICS:
+        if len(topics) > _MAX_TOPICS:
             first, topics = end, {}
         note = RemovalRecord(first, end - 1, topics)
         self._file.store(pack_note(note))
         self._note = note
 
-    def lost(self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int) -> LastRemoval | None:
+    def lost(
+        self, wanted: Callable[[JournalTopic], bool], after: int, first_txid: int
+    ) -> LastRemoval | None:
         """Return the last removed message after an entry; None if a reader has missed nothing.
 
         Args:
@@ -135,7 +137,9 @@ def _last_messages(file: JournalFile, source: ByteSource) -> dict[JournalTopic, 
         for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
             if number in topics:
                 last = messages[place]
-                found.setdefault(topics[number], LastRemoval(int(last["txid"]), int(last["timestamp"])))
+                found.setdefault(
+                    topics[number], LastRemoval(int(last["txid"]), int(last["timestamp"]))
+                )
         if len(found) >= len(topics) - 1:  # one number stands for no topic
             break
     return found
@@ -165,8 +169,8 @@ def unpack_note(data: bytes) -> RemovalRecord:
         place += _TOPIC.size
         message_type = decode_text(data[place : place + of_type])
         place += of_type
-        topics[JournalTopic(message_type, decode_text(data[place : place + of_name]))] = LastRemoval(
-            txid, timestamp
+        topics[JournalTopic(message_type, decode_text(data[place : place + of_name]))] = (
+            LastRemoval(txid, timestamp)
         )
         place += of_name
     return RemovalRecord(first, last, topics)

@@ -22,7 +22,7 @@ WriteChunk: TypeAlias = tuple[int, bytes]
 """An offset in a file in bytes, and the bytes to write there."""
 
 _ZEROS: Final = bytes(1 << 20)
-_READ_AT_ONCE: Final = 1 << 20
+_READ_BATCH_SIZE: Final = 1 << 20
 """Bytes that are copied in less time than it may take to reacquire the interpreter's lock."""
 _IN_ONE_GO: Final = 2
 """Pieces of a commit that are written together; most commits have no more."""
@@ -216,7 +216,7 @@ class FileSource:
     def read(self, offset: int, length: int) -> bytes:
         """See Source."""
         length, offset = max(length, 0), max(offset, 0)
-        if length <= _READ_AT_ONCE:
+        if length <= _READ_BATCH_SIZE:
             data = read_in_memory(self._descriptor, length, offset)
             if data is not None:
                 return data

@@ -108,7 +108,9 @@ def _steps(fields: Sequence[Field]) -> list[list[Field]]:
     return [step for step in steps if step]
 
 
-def _compile(fields: Sequence[Field], message_type: MessageType, functions: Functions) -> _EnrichmentStep:
+def _compile(
+    fields: Sequence[Field], message_type: MessageType, functions: Functions
+) -> _EnrichmentStep:
     wanted: dict[Reference, None] = {}
     for field in fields:
         wanted.update(dict.fromkeys(references(field.source)))

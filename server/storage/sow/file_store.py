@@ -32,13 +32,13 @@ from server.storage.sow.slab.slab_format import ENTRY, SlabEntryKind, padded
 from server.storage.sow.slab.slab_log import SlabLog
 from server.storage.sow.slab.slab_scan import SlabExtent, scan_slabs
 from server.storage.sow.store import (
+    ChainFilePosition,
+    PastVersion,
     PreviousVersions,
     PutResult,
+    RecordStoreError,
     StoreCallback,
     StoreStatistics,
-    ChainFilePosition,
-    RecordStoreError,
-    PastVersion,
     identity_of,
 )
 from server.util.file_lock import free_name
@@ -365,7 +365,8 @@ class FileStore:
         row = self._rows[identity]
         gone = self._read(self._locations[row])
         self._log.append(
-            SlabEntryKind.DELETED, gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark="")
+            SlabEntryKind.DELETED,
+            gone._replace(body=b"", sequence=sequence, correlation_id="", bookmark=""),
         )
         del self._rows[identity]
         self._forget(row)
@@ -384,7 +385,9 @@ class FileStore:
 
     def drop(self, row: int) -> None:
         """See `RecordStore.drop`."""
-        self._log.append(SlabEntryKind.DROPPED, Record("", b"", self._topic), self._past_numbers[row])
+        self._log.append(
+            SlabEntryKind.DROPPED, Record("", b"", self._topic), self._past_numbers[row]
+        )
         self._forget_past(row)
         self._clean()
 
@@ -498,7 +501,9 @@ class FileStore:
         else:
             return
         if row is not None and self._locations[row] == location:
-            self._locations[row], _ = self._log.append(SlabEntryKind(kind), record, number, moved=True)
+            self._locations[row], _ = self._log.append(
+                SlabEntryKind(kind), record, number, moved=True
+            )
 
     def compact(self) -> Iterator[None]:
         """See `RecordStore.compact`.

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from server.util.task import EngineTask
 
-_TOLD_AT_ONCE: Final = 128
+_NOTIFY_BATCH_SIZE: Final = 128
 """Callbacks of waiting requests per slice; each has about one ack to send."""
 
 CallScheduler: TypeAlias = Callable[[Callable[[], None]], None]
@@ -74,7 +74,7 @@ class _CallbackQueue:
     def step(self) -> bool:
         """Make a limited number of the calls."""
         self._is_under_way = False  # if one fails, the next commit makes the others
-        for _ in range(min(_TOLD_AT_ONCE, len(self._waiting))):
+        for _ in range(min(_NOTIFY_BATCH_SIZE, len(self._waiting))):
             self._waiting.popleft()()
         self._is_under_way = bool(self._waiting)
         return self._is_under_way

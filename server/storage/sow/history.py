@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.storage.sow.records import Record
-from server.storage.sow.store import RecordStore, PastVersion
+from server.storage.sow.store import PastVersion, RecordStore
 
 FOREVER: Final = np.iinfo(np.int64).max
 NEVER: Final = np.iinfo(np.int64).min
@@ -275,7 +275,9 @@ class IncompleteChanges(NamedTuple):
     deletions: dict[str, int]
 
 
-def find_unfinished(store: RecordStore, past: Iterable[tuple[int, PastVersion]]) -> IncompleteChanges:
+def find_unfinished(
+    store: RecordStore, past: Iterable[tuple[int, PastVersion]]
+) -> IncompleteChanges:
     """Find the past states that were stored without the change that made them.
 
     A change of a record is stored in several steps: first the state that it ends, then the marker

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from server.storage.journal import JournalEntry, FieldColumn, RawEntryRange
+    from server.storage.journal import FieldColumn, JournalEntry, RawEntryRange
     from server.storage.sow.topic_records import SowTopicRecords
 
-_LEAST_RUN: Final = 4
+_MIN_RUN: Final = 4
 """Minimum number of entries that are worth applying as a run."""
 
 _PUBLISHES: Final = sorted(MESSAGES)
@@ -42,7 +42,7 @@ def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
     """
     plain = _plain(passage) if sow.takes_runs else np.zeros(len(passage), np.bool_)
     for start, end in stretches(plain):
-        if plain[start] and end - start >= _LEAST_RUN:
+        if plain[start] and end - start >= _MIN_RUN:
             _, problem = sow.table.put_run(_run_of(sow, passage.part(start, end)), 0)
             if problem is not None:
                 raise problem
@@ -92,7 +92,9 @@ def _with_marks(passage: RawEntryRange) -> tuple[Sequence[bytes], Sequence[str]]
     data, lengths = passage.data(), passage.columns()["extras_length"]
     if not lengths.any():
         return data, ()
-    parts = [split_extras(body, length) for body, length in zip(data, lengths.tolist(), strict=True)]
+    parts = [
+        split_extras(body, length) for body, length in zip(data, lengths.tolist(), strict=True)
+    ]
     return [body for body, _, _ in parts], [decode_text(mark) for _, mark, _ in parts]
 
 

@@ -11,7 +11,14 @@ from mypy_extensions import mypyc_attr
 from server.message_types.bulk import JoinedBodies, join
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
-from server.storage.sow.store import PreviousVersions, PutResult, StoreCallback, StoreStatistics, ChainFilePosition, PastVersion
+from server.storage.sow.store import (
+    ChainFilePosition,
+    PastVersion,
+    PreviousVersions,
+    PutResult,
+    StoreCallback,
+    StoreStatistics,
+)
 
 _Fields: TypeAlias = tuple[object, ...]
 

@@ -19,7 +19,9 @@ from server.storage.sow.store import PreviousVersions, identity_of
 _GONE: Final = -1
 
 
-def find_previous_versions(file: SlabFile, sequence: int, topic: str, *, pattern: bool) -> PreviousVersions:
+def find_previous_versions(
+    file: SlabFile, sequence: int, topic: str, *, pattern: bool
+) -> PreviousVersions:
     """Search a file for the states that the records had at a sequence.
 
     Args:

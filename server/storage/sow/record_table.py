@@ -19,15 +19,15 @@ from server.message_types.base import Extractor, MessageType
 from server.message_types.paths import Path
 from server.storage.journal.write.blocks import each, part_of
 from server.storage.sow.expiry_queue import ExpiryQueue
-from server.storage.sow.history import RecordHistory, HistoryPoint, find_unfinished
+from server.storage.sow.history import HistoryPoint, RecordHistory, find_unfinished
 from server.storage.sow.indexes.hash_index import HashIndex
 from server.storage.sow.indexes.memo_index import MEMO_BLOCK_ROWS, MemoIndexes
 from server.storage.sow.keys.key_source import KeyHash
 from server.storage.sow.keys.partitions import KeyHashes
 from server.storage.sow.record_batch import SowRecordBatch
-from server.storage.sow.records import RecordChange, Record
+from server.storage.sow.records import Record, RecordChange
 from server.storage.sow.snapshot import QuerySnapshot
-from server.storage.sow.store import RecordStore, RecordStoreError, PastVersion, identity_of
+from server.storage.sow.store import PastVersion, RecordStore, RecordStoreError, identity_of
 
 FREE: Final = 0
 CURRENT: Final = 1
@@ -39,8 +39,8 @@ _VALUE: Final = 16
 """Approximate bytes of a record besides its own: base, per hash index, per memo index."""
 
 _KEPT_EXTRACTORS: Final = 256
-_TRIMMED_AT_ONCE: Final = 100
-_READ_AT_ONCE: Final = 256
+_TRIM_BATCH_SIZE: Final = 100
+_READ_BATCH_SIZE: Final = 256
 """Bodies that are read together when indexes are built: few enough for the processor's cache."""
 
 
@@ -137,12 +137,14 @@ class RecordTable:
 
     def _make_history(self) -> RecordHistory | None:
         window = self.options.window
-        return None if window is None else RecordHistory(self.store, window, self.options.granularity)
+        return (
+            None if window is None else RecordHistory(self.store, window, self.options.granularity)
+        )
 
     def _fill(self, indexes: Sequence[HashIndex]) -> None:
         """Add all records to new indexes."""
         rows = (row for _, row in self.store.identities())
-        while indexes and (some := list(islice(rows, _READ_AT_ONCE))):
+        while indexes and (some := list(islice(rows, _READ_BATCH_SIZE))):
             bodies = self.store.bodies(some)
             for index in indexes:
                 index.put_all(some, bodies)
@@ -517,7 +519,7 @@ class RecordTable:
     def trim(self, now: int) -> None:
         """Drop past states that are older than the window, a limited number per call."""
         if self.history is not None:
-            for row in self.history.trim(now, _TRIMMED_AT_ONCE):
+            for row in self.history.trim(now, _TRIM_BATCH_SIZE):
                 self._changed(row, self.store.record(row))
                 self.states[row] = FREE
 

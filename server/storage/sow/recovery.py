@@ -36,14 +36,14 @@ from server.storage.sow.log_apply import (
 )
 from server.storage.sow.records import NANOSECONDS_IN_MICROSECOND, Record
 from server.storage.sow.rekey import derives_keys_from_fields
-from server.storage.sow.store import MAX_CHANGE_SEQUENCE, RecordStoreError, PastVersion
+from server.storage.sow.store import MAX_CHANGE_SEQUENCE, PastVersion, RecordStoreError
 from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
-    from server.storage.journal import JournalEntry, Journal, RawEntryRange, JournalTopic
+    from server.storage.journal import Journal, JournalEntry, JournalTopic, RawEntryRange
 
 _NOBODY: Final = -1
-_MOST_LOST: Final = 10_000_000
+_MAX_LOST: Final = 10_000_000
 """Entries by which a store can be ahead; more than may wait to be written, or is worth skipping."""
 
 TopicLookup = Callable[[str, str], object | None]
@@ -205,7 +205,7 @@ class _TopicEntries:
 
 def _check_distance(sow: SowTopicRecords, last: int) -> None:
     ahead = sow.table.store.last_sequence
-    if ahead - last <= _MOST_LOST:
+    if ahead - last <= _MAX_LOST:
         return
     if sow.table.store.beside_log_until == MAX_CHANGE_SEQUENCE:
         advice = "move the journals away, so that a new log begins behind these changes"

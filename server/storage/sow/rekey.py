@@ -31,7 +31,7 @@ from server.storage.sow.keys.key_source import FieldKeys
 from server.storage.sow.records import Record
 from server.storage.sow.topic_records import SowTopicRecords
 
-_AT_ONCE: Final = 1000
+_BATCH_SIZE: Final = 1000
 """Records that are checked between two calls of `pause`."""
 
 
@@ -47,7 +47,9 @@ class RekeyResult(NamedTuple):
     aside: int = 0
 
 
-def rekey_records(sow: SowTopicRecords, settle: Callable[[], None], pause: Callable[[], None]) -> RekeyResult:
+def rekey_records(
+    sow: SowTopicRecords, settle: Callable[[], None], pause: Callable[[], None]
+) -> RekeyResult:
     """Move the records of a topic to the SOW keys that it makes now.
 
     Args:
@@ -96,7 +98,9 @@ def displaced_key(key: str, sequence: int) -> str:
     return f"{key}.{sequence}" if key.isdecimal() else key
 
 
-def current_record_keys(sow: SowTopicRecords, topic: str, bodies: list[bytes], recorded: Sequence[str]) -> list[str]:
+def current_record_keys(
+    sow: SowTopicRecords, topic: str, bodies: list[bytes], recorded: Sequence[str]
+) -> list[str]:
     """Return the SOW keys that records made from the log get.
 
     Args:
@@ -134,12 +138,14 @@ def _strange(sow: SowTopicRecords, pause: Callable[[], None]) -> Iterator[tuple[
         The identity of each, and the new one; None if it has no key field.
     """
     table, records = sow.table, sow.table.store.identities()
-    while some := list(islice(records, _AT_ONCE)):
+    while some := list(islice(records, _BATCH_SIZE)):
         for topic, group in groupby(some, lambda one: _topic_of(sow, one[0])):
             part = list(group)
             nothing = table.identity(str(_source(sow, topic).of_nothing), topic)
             bodies = table.store.bodies([row for _, row in part])
-            for (identity, _), key in zip(part, derive_record_keys(sow, topic, bodies), strict=True):
+            for (identity, _), key in zip(
+                part, derive_record_keys(sow, topic, bodies), strict=True
+            ):
                 if key is None:
                     if identity != nothing:
                         yield identity, None

@@ -26,15 +26,15 @@ from server.storage.sow.keys.key_source import (
     EVENTS,
     EventKeys,
     FieldKeys,
-    KeySource,
     KeyLearner,
+    KeySource,
     PublisherKeys,
     key_hash,
     nested_in_event,
 )
 from server.storage.sow.query.query import Query, QuerySpec
 from server.storage.sow.record_table import RecordTable, RecordTableOptions
-from server.storage.sow.records import NANOSECONDS, RecordChange, Record
+from server.storage.sow.records import NANOSECONDS, Record, RecordChange
 from server.storage.sow.store import RecordStore
 
 _KEPT_SOURCES: Final = 1024
@@ -107,7 +107,9 @@ class SowTopicRecords:
         self._preprocessing: Final = _stage(
             spec.preprocessing, ContextKind.PREPROCESSING, message_type, functions
         )
-        self._enrichment: Final = _stage(spec.enrichment, ContextKind.ENRICHMENT, message_type, functions)
+        self._enrichment: Final = _stage(
+            spec.enrichment, ContextKind.ENRICHMENT, message_type, functions
+        )
         self._generator: Final = generator
         self._learner: KeyLearner | None = None
         if isinstance(generator, KeyLearner):

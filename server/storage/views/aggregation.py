@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from server.message_types.base import MessageType
-    from server.storage.sow.records import RecordChange, Record
+    from server.storage.sow.records import Record, RecordChange
     from server.storage.views.projection import GroupKey, Projection
     from server.storage.views.sources import RowSource
 
@@ -86,7 +86,9 @@ class Aggregation:
         self._in_order: Final = in_order
         self._arguments_ask: Final = projection.arguments_ask and not is_joined
 
-    def change(self, place: int, change: RecordChange, origin: ChangeOrigin | None) -> Iterator[Group]:
+    def change(
+        self, place: int, change: RecordChange, origin: ChangeOrigin | None
+    ) -> Iterator[Group]:
         """Apply a change of a record, and yield the groups affected, possibly more than once.
 
         Args:

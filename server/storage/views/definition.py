@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import TopicRef
 from server.expressions import ContextKind, parse, parse_field, parse_identifier
-from server.storage.views.join import TopicJoin, JoinedFields, JoinedTopic
+from server.storage.views.join import JoinedFields, JoinedTopic, TopicJoin
 from server.storage.views.projection import Projection
 from server.storage.views.sources import SingleSource
 

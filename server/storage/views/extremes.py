@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from server.message_types.base import Value
 from server.util.encoding import DescendingBytes, bytes_to_text, text_to_bytes
 
-_LEAST_REBUILT: Final = 16
+_MIN_REBUILT: Final = 16
 """Number of removed values that a heap may always hold before it is rebuilt."""
 
 
@@ -90,7 +90,7 @@ class ExtremeHeap:
             counts[entry] -= 1
             return
         del counts[entry]
-        if len(self._heap) > 2 * len(counts) + _LEAST_REBUILT:
+        if len(self._heap) > 2 * len(counts) + _MIN_REBUILT:
             self._heap = list(counts)
             heapify(self._heap)
 

@@ -12,8 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from server.storage.sow.records import RecordChange, Record, to_nanoseconds
-from server.storage.views.aggregates import DistinctValues, MaximumValue, MinimumValue, DistinctTexts
+from server.storage.sow.records import Record, RecordChange, to_nanoseconds
+from server.storage.views.aggregates import (
+    DistinctTexts,
+    DistinctValues,
+    MaximumValue,
+    MinimumValue,
+)
 from server.util.lazy_free import LazyFree
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ _GROUP: Final = 1200
 _ACCUMULATOR: Final = 300
 _VALUE: Final = 150
 """Bytes of a value that an accumulator stores."""
-_MOST_VALUES: Final = 5_000
+_MAX_VALUES: Final = 5_000
 """Number of stored values after which a time slice makes no more records of groups."""
 _KEEPING: Final[tuple[object, ...]] = (DistinctValues, MaximumValue, MinimumValue, DistinctTexts)
 """Accumulators that store values."""
@@ -108,7 +113,7 @@ class GroupRecords:
         for group in islice(self._moments, most):
             groups.append(group)
             values += group.rows if self._of_row else 0
-            if values >= _MOST_VALUES:
+            if values >= _MAX_VALUES:
                 break
         return [self._make(group, self._moments.pop(group)) for group in groups]
 

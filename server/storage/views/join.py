@@ -30,7 +30,7 @@ from server.expressions import semantics
 if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
-    from server.storage.sow.records import RecordChange, Record
+    from server.storage.sow.records import Record, RecordChange
     from server.storage.views.projection import ProjectionRow
     from server.storage.views.sources import RowChange
 
@@ -177,7 +177,9 @@ class _JoinSide:
         self.by_own: _JoinIndex
         self.by_anchor: _JoinIndex
 
-    def join(self, fits: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool) -> None:
+    def join(
+        self, fits: Sequence[_JoinCondition], sides: Sequence[_JoinSide], *, nulls_match: bool
+    ) -> None:
         """Join the topic to those on its left; called once, for all topics but the first."""
         self.fits = list(fits)
         self.anchor = fits[0].topic
@@ -205,7 +207,9 @@ class _JoinSide:
         """Make the entry of a record."""
         values = self.extract(record.body)
         width = len(self.nothing)
-        return _JoinEntry(values[:width], tuple([semantics.text(value) for value in values[width:]]))
+        return _JoinEntry(
+            values[:width], tuple([semantics.text(value) for value in values[width:]])
+        )
 
 
 class TopicJoin:
@@ -230,7 +234,9 @@ class TopicJoin:
         ]
         for place, side in enumerate(self._sides[1:], 1):
             fits = [
-                _JoinCondition(joined[place][one.right], one.left_topic, joined[one.left_topic][one.left])
+                _JoinCondition(
+                    joined[place][one.right], one.left_topic, joined[one.left_topic][one.left]
+                )
                 for one in fields
                 if one.right_topic == place
             ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr, Reference
     from server.message_types.base import MessageType
     from server.message_types.select_list import FieldSelection
-    from server.storage.sow.records import RecordChange, Record
+    from server.storage.sow.records import Record, RecordChange
     from server.storage.sow.store import RecordStore
     from server.storage.views.projection import ProjectionRow
 

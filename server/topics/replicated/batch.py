@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from server.message_types.base import BodyError
-from server.replication.core import RecorderResult, ConstantColumn
+from server.replication.core import ConstantColumn, RecorderResult
 from server.storage.journal import MESSAGES, EntryColumns, EntryTooLargeError, JournalEntryKind
 from server.storage.journal.format.layout import crc32c, decode_text, pack_extras, unpack_extras
 from server.storage.sow.keys.key_source import KeyRefusedError
@@ -17,7 +17,7 @@ from server.storage.sow.store import RecordTooLargeError
 from server.topics.subscriptions.delivery.replicated_envelope import ReplicatedEnvelope
 
 if TYPE_CHECKING:
-    from server.replication.core import EntryColumn, BatchColumns
+    from server.replication.core import BatchColumns, EntryColumn
     from server.storage.journal import AppendResult
 
 _MICROSECONDS: Final = 1_000_000
@@ -108,9 +108,9 @@ class EntryContents:
         if self.has_extras:
             yield from ((position, position + 1) for position in range(start, stop))
             return
-        if all(isinstance(one, ConstantColumn) for one in (run.clients, run.expirations)) and _all_or_none(
-            run.sow_keys
-        ):
+        if all(
+            isinstance(one, ConstantColumn) for one in (run.clients, run.expirations)
+        ) and _all_or_none(run.sow_keys):
             yield start, stop
             return
         keys = (

@@ -115,7 +115,11 @@ class BatchParticipant(Protocol):
         """
 
     def apply(
-        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+        self,
+        entries: EntryContents,
+        positions: Sequence[int],
+        drafts: RecordDrafts,
+        appended: AppendResult,
     ) -> Sequence[BatchFailure]:
         """Apply and announce recorded messages; if the topic is heard, they are consecutive."""
 
@@ -191,7 +195,9 @@ class MultiTopicBatch:
         StoreError: there is no room for all records; nothing has changed.
     """
 
-    def __init__(self, run: BatchColumns, topics: Mapping[int, BatchParticipant], source: int) -> None:
+    def __init__(
+        self, run: BatchColumns, topics: Mapping[int, BatchParticipant], source: int
+    ) -> None:
         self._numbers: Final = run.numbers
         self._handles: Final[Handles] = {
             number: topics[number].handles(name.origin) for number, name in run.used().items()

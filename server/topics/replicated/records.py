@@ -31,7 +31,7 @@ from server.storage.sow.record_batch import SowRecordBatch, expiry_times
 from server.storage.sow.records import NANOSECONDS, NANOSECONDS_IN_MICROSECOND, Record, is_later
 from server.storage.sow.store import RecordStoreError
 from server.topics.replicated.batch import APPLY_BATCH_SIZE
-from server.topics.replicated.multi_topic import RecordDrafts, BatchRejectedError
+from server.topics.replicated.multi_topic import BatchRejectedError, RecordDrafts
 from server.topics.subscriptions.delivery.record_delivery import DELETED
 from server.topics.topic_journal import split_key
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from server.storage.journal import AppendResult, EntryColumns, FieldColumn
     from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
-    from server.topics.replicated.batch import ReplicatedBatch, EntryContents
+    from server.topics.replicated.batch import EntryContents, ReplicatedBatch
     from server.topics.replicated.multi_topic import BatchFailure
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.topic_journal import TopicJournal
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 class RecordWriter(Protocol):
     """Puts records, and announces changes; see `StoredTopic`."""
 
-    def apply_run(self, run: SowRecordBatch, envelope: Envelope) -> Sequence[tuple[int, RecordStoreError]]:
+    def apply_run(
+        self, run: SowRecordBatch, envelope: Envelope
+    ) -> Sequence[tuple[int, RecordStoreError]]:
         """Put the records of a run; return the places of those that cannot be stored."""
 
     def apply_each(
@@ -72,7 +74,9 @@ class ReplicatedRecordApplier:
 
     __slots__ = ("_journal", "_name", "_own_keys", "_records", "_sow")
 
-    def __init__(self, sow: SowTopicRecords, name: str, journal: TopicJournal, records: RecordWriter) -> None:
+    def __init__(
+        self, sow: SowTopicRecords, name: str, journal: TopicJournal, records: RecordWriter
+    ) -> None:
         self._sow: Final = sow
         self._name: Final = name
         self._journal: Final = journal
@@ -109,7 +113,11 @@ class ReplicatedRecordApplier:
         return drafts
 
     def apply(
-        self, entries: EntryContents, positions: Sequence[int], drafts: RecordDrafts, appended: AppendResult
+        self,
+        entries: EntryContents,
+        positions: Sequence[int],
+        drafts: RecordDrafts,
+        appended: AppendResult,
     ) -> Sequence[BatchFailure]:
         """Apply and announce messages that have been drafted and recorded."""
         if self._journal.has_feeds:
@@ -234,7 +242,9 @@ class ReplicatedRecordApplier:
         content, keys = arrivals.content(drafts.size), field_of(run.keys)
         return content if content.sow_keys == keys else content._replace(sow_keys=keys)
 
-    def _numbers_with_extras(self, arrivals: ReplicatedBatch, records: Sequence[Record]) -> list[int]:
+    def _numbers_with_extras(
+        self, arrivals: ReplicatedBatch, records: Sequence[Record]
+    ) -> list[int]:
         """Return the numeric SOW keys of the first records with messages that keep their extras."""
         numbers: list[int] = []
         for place, record in enumerate(records, arrivals.position):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.record_delivery import RecordDelivery
     from server.topics.subscriptions.subscription import Subscription
 
-_AT_ONCE: Final = 100
+_BATCH_SIZE: Final = 100
 """Changes applied per slice."""
 _WAITING: Final = 500
 """Bytes that a waiting change takes, apart from the bodies."""
@@ -132,7 +132,7 @@ class AggregateSubscription:
     def catch_up(self) -> bool:
         """Apply some of the waiting changes; return True if there are more."""
         self._is_catching_up = True
-        for key in list(islice(self._waiting, _AT_ONCE)):
+        for key in list(islice(self._waiting, _BATCH_SIZE)):
             waiting = self._waiting.pop(key)
             self._subscription.subscriber.hold(-waiting.size)
             self._apply(*waiting)

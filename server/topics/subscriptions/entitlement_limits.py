@@ -15,9 +15,9 @@ be checked per message, and equal filters of many subscriptions are still decide
 F is evaluated on whole messages, hidden fields included; no expression of the client is, because
 its result would reveal hidden fields.
 
-A record that a user is not entitled to any more is out of focus: `EntitlementVisibility` replaces the new state
-in the `oof` message by the one that the user knew. It also has a record sent whole that the user
-becomes entitled to, since a delta would reveal its previous state.
+A record that a user is not entitled to any more is out of focus: `EntitlementVisibility` replaces
+the new state in the `oof` message by the one that the user knew. It also has a record sent whole
+that the user becomes entitled to, since a delta would reveal its previous state.
 
 Source: AMPS User Guide, Content Filtered Entitlements; Entitlement Select Lists; Out-of-Focus
 Reason Codes.

@@ -17,7 +17,8 @@ without any filter on the topic get every change; their deliveries are prepared 
 the others have one set per combination.
 
 A delta reveals the state before. So a record that the user is entitled to now, but was not before
-the change, is sent whole (`EntitlementVisibility`). A state that only the client's own filter rejected is not
+the change, is sent whole (`EntitlementVisibility`). A state that only the client's own filter
+rejected is not
 secret: without `oof`, AMPS sends the delta.
 
 Subscriptions of one connection share messages as on any topic; if one of them needs the whole
@@ -45,16 +46,19 @@ from server.topics.subscriptions.delivery.delivery_cache import DeliveryCache
 from server.topics.subscriptions.delivery.delivery_hooks import WatchedFramer
 from server.topics.subscriptions.delivery.delta import DeltaEncoder
 from server.topics.subscriptions.delivery.presentation import Presentation
-from server.topics.subscriptions.delivery.record_conflation import ConflatedRecordDelivery, RecordMessageForm
+from server.topics.subscriptions.delivery.record_conflation import (
+    ConflatedRecordDelivery,
+    RecordMessageForm,
+)
 from server.topics.subscriptions.delivery.record_delivery import (
     DeltaDelivery,
-    OutboxRecordFramer,
+    FullRecordDelivery,
     OofDelivery,
+    OutboxRecordFramer,
     RecordDelivery,
     RecordFramer,
-    RecordMessage,
-    FullRecordDelivery,
     RecordFrameWriter,
+    RecordMessage,
     deliver_run,
 )
 from server.topics.subscriptions.delivery.sink import SinkFramer
@@ -127,7 +131,12 @@ class RecordFanout(SubscriberSet):
     )
 
     def __init__(
-        self, message_type: MessageType, name: str, functions: Functions, differ: DeltaEncoder, find: FindRecord
+        self,
+        message_type: MessageType,
+        name: str,
+        functions: Functions,
+        differ: DeltaEncoder,
+        find: FindRecord,
     ) -> None:
         super().__init__(message_type, name, functions)
         self._differ = differ
@@ -154,7 +163,7 @@ class RecordFanout(SubscriberSet):
 
     @property
     def has_literal_subscription(self) -> bool:
-        """See `SubscriberSet.has_literal_subscription`; pages and groups are of exactly this topic."""
+        """See `SubscriberSet`; pages and groups are of exactly this topic."""
         return super().has_literal_subscription or bool(self._pages or self._aggregates)
 
     def _attach(self, subscription: Subscription) -> None:
@@ -335,7 +344,9 @@ class RecordFanout(SubscriberSet):
         self._alone_unfiltered, self._beside_filtered = self._by_connection()
         self._prepared.clear()
 
-    def _of_filters(self, kind: RecordChangeKind, change: RecordChange, envelope: Envelope) -> Sequence[_Recipient]:
+    def _of_filters(
+        self, kind: RecordChangeKind, change: RecordChange, envelope: Envelope
+    ) -> Sequence[_Recipient]:
         """Return the recipients of a change, of the connections with a filter here."""
         after: tuple[Filter, ...] = ()
         before: tuple[Filter, ...] = ()
@@ -365,7 +376,9 @@ class RecordFanout(SubscriberSet):
         before: set[Filter],
     ) -> list[_Recipient]:
         conflated: list[_Recipient] = []
-        groups: dict[tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, RecordMessageForm]]] = {}
+        groups: dict[
+            tuple[Outbox, Presentation, bool, str], list[tuple[Subscription, RecordMessageForm]]
+        ] = {}
         for subscription in subscriptions:
             form = self._form(subscription, kind, after, before)
             if form is None:
@@ -385,7 +398,11 @@ class RecordFanout(SubscriberSet):
         ] + conflated
 
     def _form(
-        self, subscription: Subscription, kind: RecordChangeKind, after: set[Filter], before: set[Filter]
+        self,
+        subscription: Subscription,
+        kind: RecordChangeKind,
+        after: set[Filter],
+        before: set[Filter],
     ) -> RecordMessageForm | None:
         """Return the form that a subscription gets; None for nothing. See the table at the top."""
         filter_ = self._subscriptions[subscription].filter
@@ -397,7 +414,9 @@ class RecordFanout(SubscriberSet):
         returns = subscription.tracks_focus and not matched
         return RecordMessageForm.WHOLE if returns else RecordMessageForm.DELTA
 
-    def _matched(self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]) -> bool:
+    def _matched(
+        self, subscription: Subscription, kind: RecordChangeKind, before: set[Filter]
+    ) -> bool:
         """Return True if a subscription matched a record before it changed."""
         filter_ = self._subscriptions[subscription].filter
         return kind is not RecordChangeKind.INSERT and (filter_ is None or filter_ in before)
@@ -408,7 +427,9 @@ class RecordFanout(SubscriberSet):
             return self._conflated(subscription, subscription.conflater, form, had=False)
         return self._delivery_for([(subscription, form)])
 
-    def _delivery_for(self, group: Sequence[tuple[Subscription, RecordMessageForm]]) -> RecordDelivery:
+    def _delivery_for(
+        self, group: Sequence[tuple[Subscription, RecordMessageForm]]
+    ) -> RecordDelivery:
         subscriptions = [subscription for subscription, _ in group]
         if any(form is not RecordMessageForm.DELTA for _, form in group):
             if group[0][1] is RecordMessageForm.LEAVING:
@@ -423,7 +444,12 @@ class RecordFanout(SubscriberSet):
         )
 
     def _conflated(
-        self, subscription: Subscription, conflater: Conflater, form: RecordMessageForm, *, had: bool
+        self,
+        subscription: Subscription,
+        conflater: Conflater,
+        form: RecordMessageForm,
+        *,
+        had: bool,
     ) -> RecordDelivery:
         return ConflatedRecordDelivery(
             subscription,

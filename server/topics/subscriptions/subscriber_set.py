@@ -22,7 +22,7 @@ from server.topics.subscriptions.entitlement_limits import entitled
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.matching.filter_set import NO_FILTERS, Filter, FilterSet
 from server.topics.subscriptions.subscription import Subscription
-from server.util.multimap import with_item, without_item, members
+from server.util.multimap import members, with_item, without_item
 
 if TYPE_CHECKING:
     from server.expressions import Functions

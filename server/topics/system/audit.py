@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.expressions.topic_names import AUDIT
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
+from server.topics.system.event_topic import EventField, EventMessageTypes, EventTopic
 from server.util.rate_limited_log import RateLimitedLog, host_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ class Audit:
         log: receives the same events.
     """
 
-    def __init__(self, topics: TopicTable, types: EventMessageTypes, clock: Clock, log: ServerLog) -> None:
+    def __init__(
+        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, log: ServerLog
+    ) -> None:
         self._events = EventTopic(topics, types, AUDIT, "Audit")
         self._clock = clock
         self._log = log

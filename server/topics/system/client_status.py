@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from server.expressions import to_text
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
+from server.topics.system.event_topic import EventField, EventMessageTypes, EventTopic
 
 if TYPE_CHECKING:
     from server.expressions.tree import Expr

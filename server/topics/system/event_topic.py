@@ -90,7 +90,9 @@ class EventTopic:
             topic = self._topics.find(message_type.name, self._name)
             if topic.has_subscriptions or topic.keeps_messages:
                 unified = message_type.name in self._types.with_unified_tags
-                found.append(TypedEventTopic(topic, self._types.modules[message_type.name], unified))
+                found.append(
+                    TypedEventTopic(topic, self._types.modules[message_type.name], unified)
+                )
         return found
 
     def publish(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
-from server.topics.system.event_topic import EventField, EventTopic, EventMessageTypes
+from server.topics.system.event_topic import EventField, EventMessageTypes, EventTopic
 
 if TYPE_CHECKING:
     from server.message_types.base import Value

@@ -13,7 +13,7 @@ from tests.admin.console.servers import WEBSOCKET
 from tests.admin.support import Admin, running_admin
 from tests.support.server import free_port
 
-_MOST_BYTES = 300 * 1024
+_MAX_BYTES = 300 * 1024
 OWN = sorted(path for path in STATIC.rglob("*.js") if "vendor" not in path.parts)
 PAGE_LINKS = re.compile(r'(?:href|src)="(/console/[^"]+)"')
 
@@ -34,7 +34,7 @@ def files(admin: Admin) -> list[str]:
 def test_all_that_a_browser_loads_is_small(admin: Admin) -> None:
     replies = [admin.ask(path, Accept_Encoding="gzip") for path in ["/", *files(admin)]]
     assert {reply.status for reply in replies} == {200}
-    assert sum(len(reply.body) for reply in replies) < _MOST_BYTES
+    assert sum(len(reply.body) for reply in replies) < _MAX_BYTES
 
 
 def test_files_are_kept_by_browsers_and_the_page_is_not(admin: Admin) -> None:

@@ -16,7 +16,7 @@ from tests.admin.support import running_admin
 from tests.support.server import free_port, running_configuration
 from tests.support.waiting import wait_until
 
-MOST_ROWS: Final = 10_000
+MAX_ROWS: Final = 10_000
 """What a page keeps of messages."""
 
 DOWN, ENTER = "\ue015", "\ue007"
@@ -272,7 +272,7 @@ def test_what_is_shown_is_saved(console: Browser, shop: Shop, tmp_path: Path) ->
 def test_memory_is_bounded_and_that_is_said(console: Browser, shop: Shop) -> None:
     console.open("query?topic=flood&mode=messages")
     is_live(console)
-    publish(shop, "flood", *(b'{"n":%d}' % number for number in range(MOST_ROWS + 50)))
+    publish(shop, "flood", *(b'{"n":%d}' % number for number in range(MAX_ROWS + 50)))
     console.shows(".notice[role=status]:not([hidden])", "50 older ones are not here any more")
     console.shows(".found", "10,000 messages")
 

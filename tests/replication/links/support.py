@@ -18,26 +18,30 @@ from config_schema.spec.common import InetAddr
 from config_schema.topology import InstanceDescription
 from config_schema.topology.description import (
     Destination,
-    TransactionLogTopic,
     PeerAddress,
     ReplicatedTopic,
+    TransactionLogTopic,
 )
 from server.engine.scheduler import Scheduler
 from server.replication.apply.permissions import ApplyPermissions
 from server.replication.core import (
     BatchColumns,
-    Hello,
     DedupWindow,
+    Hello,
     RecentEntries,
     RecorderResult,
-    Routes,
     ReplicationSender,
+    Routes,
     TopicRoute,
 )
 from server.replication.links.link import ReplicationLink
-from server.replication.links.link_events import LinkEvent, LinkDirection
+from server.replication.links.link_events import LinkDirection, LinkEvent
 from server.replication.links.registry import LinkRegistry
-from server.replication.links.replication_state import ReplicationDestination, RecoveredState, ReplicationState
+from server.replication.links.replication_state import (
+    RecoveredState,
+    ReplicationDestination,
+    ReplicationState,
+)
 from server.storage.journal import JournalTopic
 from server.topics.durable_watermark import DurableWatermarks
 from server.topics.subscriptions.delivery.outbox import Outboxes
@@ -223,7 +227,8 @@ class Instance:
             listens=None if listens is None else PeerAddress("localhost", listens, False, HERE),
             log_location=HERE,
             logged=tuple(
-                TransactionLogTopic(TopicPattern(topic, "json", is_expression=False), HERE) for topic in logged
+                TransactionLogTopic(TopicPattern(topic, "json", is_expression=False), HERE)
+                for topic in logged
             ),
             stored=(),
             destinations=tuple(map(_described, destinations)),
@@ -231,7 +236,14 @@ class Instance:
         )
         known = DedupWindow(lambda client: self.entries.sequences.get(client, 0))
         recollected = RecoveredState(
-            self.entries.identity, self.entries.began, known, RecentEntries(), DurableWatermarks(), {}, {}, {}
+            self.entries.identity,
+            self.entries.began,
+            known,
+            RecentEntries(),
+            DurableWatermarks(),
+            {},
+            {},
+            {},
         )
         self.replication = ReplicationState(
             self.description,

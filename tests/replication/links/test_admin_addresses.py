@@ -11,8 +11,8 @@ from server.replication.links.admin_addresses import (
     AdminLocation,
     best_admin_location,
     host_of,
-    reported_admin_location,
     peer_admin_location,
+    reported_admin_location,
 )
 from tests.replication.links.support import Network, destination
 
@@ -51,7 +51,9 @@ def test_its_scheme_is_told() -> None:
     a = Network().instance("A", destination("B"))
     secure = replace(a.description, admin=replace(ANYWHERE, is_secure=True))
     assert peer_admin_location(secure, "two") == AdminLocation("two:8085", "https")
-    assert peer_admin_location(replace(secure, admin=ANYWHERE), "two") == AdminLocation("two:8085", "http")
+    assert peer_admin_location(replace(secure, admin=ANYWHERE), "two") == AdminLocation(
+        "two:8085", "http"
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,10 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
 
 def test_of_several_the_one_is_shown_that_most_can_use() -> None:
     near, far = AdminLocation("127.0.0.1:1", "http"), AdminLocation("10.0.0.7:1", "http")
-    assert best_admin_location([NO_ADMIN_LOCATION, near, far]) == best_admin_location([far, near]) == far
+    assert (
+        best_admin_location([NO_ADMIN_LOCATION, near, far])
+        == best_admin_location([far, near])
+        == far
+    )
     assert best_admin_location([NO_ADMIN_LOCATION, near]) == near
     assert best_admin_location([]) == NO_ADMIN_LOCATION

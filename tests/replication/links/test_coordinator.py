@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from server.engine.scheduler import Scheduler
-from server.replication.anti_entropy.coordinator import COMPARISON_INTERVAL_S, FIRST_COMPARISON_DELAY_S, AntiEntropyCoordinator
+from server.replication.anti_entropy.coordinator import (
+    COMPARISON_INTERVAL_S,
+    FIRST_COMPARISON_DELAY_S,
+    AntiEntropyCoordinator,
+)
 from server.replication.anti_entropy.republisher import RecordRepublisher
 from server.replication.apply.republish import RepairPublisher
 from server.replication.links.registry import LinkRegistry

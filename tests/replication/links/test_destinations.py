@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.registry import TRIGGERS
-from server.replication.links.link_events import LinkEvent, LinkDirection
+from server.replication.links.link_events import LinkDirection, LinkEvent
 from tests.actions.support import Bench, Use, echo, options
 from tests.replication.links.members import Member, carry, destination
 from tests.replication.links.test_settlement import publish

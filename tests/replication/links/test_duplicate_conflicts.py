@@ -5,8 +5,8 @@ from __future__ import annotations
 from amperage.wire.bookmarks import client_hash
 from server.replication.core import DuplicateConflict
 from server.replication.links.duplicate_conflicts import (
-    MAX_LOGGED_PUBLISHERS,
     CONFLICT_LOG_INTERVAL_S,
+    MAX_LOGGED_PUBLISHERS,
     DuplicateConflictLog,
 )
 from server.storage.journal import JournalTopic
@@ -78,7 +78,9 @@ def test_of_many_the_log_has_their_number() -> None:
 def test_of_very_many_publishers_the_last_ones_are_not_told_apart() -> None:
     clock, log = SimulatedClock(), RecordingLog()
     conflicts = DuplicateConflictLog(clock, log)
-    conflicts.note("B", [conflict(client, 1) for client in range(1, 10 * MAX_LOGGED_PUBLISHERS + 1)])
+    conflicts.note(
+        "B", [conflict(client, 1) for client in range(1, 10 * MAX_LOGGED_PUBLISHERS + 1)]
+    )
     assert len(log.entries) <= MAX_LOGGED_PUBLISHERS + 1
     assert conflicts.count == 10 * MAX_LOGGED_PUBLISHERS
     clock.advance(CONFLICT_LOG_INTERVAL_S)

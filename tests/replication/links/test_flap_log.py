@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from server.replication.links.flap_log import MAX_FLAP_ENTRIES, FLAP_SUMMARY_INTERVAL_S
+from server.replication.links.flap_log import FLAP_SUMMARY_INTERVAL_S, MAX_FLAP_ENTRIES
 from tests.replication.links.support import Instance, Network
 from tests.replication.links.test_links import A_TO_B, pair, reconnect
 

@@ -10,19 +10,19 @@ import pytest
 from server.replication.core import (
     VERSION,
     Ack,
-    ReplicationBatch,
-    HeartbeatFrame,
-    PositionRequest,
     BatchColumns,
-    PublisherWindow,
-    Hello,
-    DedupState,
-    SharedProperties,
-    PackedBatch,
-    HelloRefusal,
-    PositionResponse,
     ConstantColumn,
+    DedupState,
+    HeartbeatFrame,
+    Hello,
+    HelloRefusal,
     OutboundFrame,
+    PackedBatch,
+    PositionRequest,
+    PositionResponse,
+    PublisherWindow,
+    ReplicationBatch,
+    SharedProperties,
     encode,
 )
 from server.storage.journal import JournalOrigin, JournalTopic
@@ -66,7 +66,9 @@ class Liar:
     def batch(self) -> PackedBatch:
         after, upto = sorted((self.number, self.number))
         return packed(
-            ReplicationBatch(after, upto, together(*(self.run() for _ in range(self.random.randrange(3)))))
+            ReplicationBatch(
+                after, upto, together(*(self.run() for _ in range(self.random.randrange(3))))
+            )
         )
 
     def run(self) -> BatchColumns:

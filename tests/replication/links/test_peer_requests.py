@@ -30,7 +30,9 @@ class There:
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Nobody hears it."""
 
-    def may_have(self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None) -> bool:
+    def may_have(
+        self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
+    ) -> bool:
         """Nobody asks."""
         return False
 

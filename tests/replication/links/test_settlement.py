@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.replication.links.link_events import LinkEvent, LinkDirection
+from server.replication.links.link_events import LinkDirection, LinkEvent
 from tests.engine.support import CorePeer
 from tests.replication.links.members import Member, carry, connect, destination
 from tests.storage.sow.support import topic_spec

@@ -12,7 +12,7 @@ import pytest
 
 from server.security.http_client import HttpClientError
 from server.security.oauth.bearer import IssuerKeys
-from server.security.oauth.tokens import KeysError, BearerTokenError
+from server.security.oauth.tokens import BearerTokenError, KeysError
 from tests.engine.support import RecordingLog
 from tests.security.oauth.support import EC, RSA, SHORT, TOKENS, log_on, module
 from tests.support.issuer import claims, ec_key, issuing, key_set, signed

@@ -9,7 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from server.storage.journal import JournalCursor, Disk, JournalEntry, Journal, JournalSettings, JournalNotice, LogSpan
+from server.storage.journal import (
+    Disk,
+    Journal,
+    JournalCursor,
+    JournalEntry,
+    JournalNotice,
+    JournalSettings,
+    LogSpan,
+)
 from server.storage.journal.format.entry import JournalEntryKind
 from tests.support.stepped_disk import commit_in_steps
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.storage.journal import BookmarkError, MissingBookmarkPolicy, parse_bookmark
-from server.storage.journal.read.bookmarks import Epoch, LogTimestamp, EntryName, Now, BookmarkPoint
+from server.storage.journal.read.bookmarks import BookmarkPoint, EntryName, Epoch, LogTimestamp, Now
 from tests.storage.journal.support import START, Bench, opened, read_all
 
 SECOND = 1_000_000

@@ -18,7 +18,13 @@ from typing import Final
 
 import pytest
 
-from server.storage.journal import JournalEntry, Journal, JournalError, JournalSettings, parse_bookmark
+from server.storage.journal import (
+    Journal,
+    JournalEntry,
+    JournalError,
+    JournalSettings,
+    parse_bookmark,
+)
 from tests.storage.journal.support import FILE, opened, read_all
 from tests.support.chances import chance_of
 

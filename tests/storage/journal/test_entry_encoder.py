@@ -9,7 +9,7 @@ from amperage.wire.frame_slices import Places, cut_run
 from amperage.wire.framing import frame
 from server.storage.journal.format.layout import RECORD, RECORD_SIZE, crc32c
 from server.storage.journal.format.records import records_check
-from server.storage.journal.write.blocks import EntryColumns, AppendPosition
+from server.storage.journal.write.blocks import AppendPosition, EntryColumns
 from server.storage.journal.write.entry_encoder import how_many_fit, make_block
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=8)

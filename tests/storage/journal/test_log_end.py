@@ -56,7 +56,14 @@ def write(directory: Path, source: random.Random) -> JournalFile:
         for _ in range(source.choice((1, 4, 30))):
             topic = journal.topic("json", source.choice("ab"))
             origin = journal.origin(source.choice(("", "user")))
-            kind = source.choice((JournalEntryKind.PUBLISH, JournalEntryKind.PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.NO_OP))
+            kind = source.choice(
+                (
+                    JournalEntryKind.PUBLISH,
+                    JournalEntryKind.PUBLISH,
+                    JournalEntryKind.SOW_DELETE,
+                    JournalEntryKind.NO_OP,
+                )
+            )
             body = source.randbytes(source.choice((0, 1, 50, 5000)))
             mark = source.choice((b"", b"mark"))
             bench.clock.now += source.choice((0, 5))
@@ -99,7 +106,10 @@ def test_the_end_of_a_file_does_not_depend_on_how_many_slots_are_looked_at_toget
             seen = Seen()
             with blocks_of(together):
                 found.append(
-                    (find_file_extent(open_source(file.path), file.first_txid, safe, seen), seen.entries)
+                    (
+                        find_file_extent(open_source(file.path), file.first_txid, safe, seen),
+                        seen.entries,
+                    )
                 )
         assert found[0] == found[1]
         assert found[0][0].count - len(found[0][0].damaged) == len(found[0][1])

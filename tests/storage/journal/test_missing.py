@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.storage.journal import SequenceGaps, GapRecord, decode_note, encode_note
+from server.storage.journal import GapRecord, SequenceGaps, decode_note, encode_note
 from server.storage.journal.publisher_table import PublisherTable, pack_clients, unpack_clients
 
 CLIENT = 7

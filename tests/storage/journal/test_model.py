@@ -24,7 +24,13 @@ from server.storage.journal.format.layout import crc32c, pack_extras
 from tests.storage.journal.support import EVERYTHING, FILE, Bench, SetClock, read_all
 
 TOPICS = [("json", "orders"), ("json", "trades"), ("fix", "orders"), ("xml", "\udcff")]
-KINDS = [JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.NO_OP]
+KINDS = [
+    JournalEntryKind.PUBLISH,
+    JournalEntryKind.DELTA_PUBLISH,
+    JournalEntryKind.SOW_DELETE,
+    JournalEntryKind.QUEUE_EVENT,
+    JournalEntryKind.NO_OP,
+]
 
 Row = tuple[int, int, int, int, JournalTopic, int, bytes]
 """txid, time, client, sequence, topic, kind, body."""
@@ -91,7 +97,9 @@ class LogMachine(RuleBasedStateMachine):
                 correlation_id=correlation_id,
                 origin=None if user is None else self._journal.origin(user),
             )
-            self._model.append((txid, self._clock.now, client, sequence, JournalTopic(*topic), kind, body))
+            self._model.append(
+                (txid, self._clock.now, client, sequence, JournalTopic(*topic), kind, body)
+            )
 
     @rule(
         client=st.integers(0, 3),
@@ -216,7 +224,9 @@ class LogMachine(RuleBasedStateMachine):
         }
         for entry, mark, body in zip(found, numbers, bodies, strict=True):
             now = self._clock.now
-            self._model.append((entry.txid, now, *mark, JournalTopic(*topic), JournalEntryKind.PUBLISH, body))
+            self._model.append(
+                (entry.txid, now, *mark, JournalTopic(*topic), JournalEntryKind.PUBLISH, body)
+            )
 
     @rule(step=st.integers(0, 2_000_000))
     def time_passes(self, step: int) -> None:

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from server.storage.journal import EVENTS, ReplacementEntry, JournalOrigin, LogSpan, JournalTopic, DamagedEntry
+from server.storage.journal import (
+    EVENTS,
+    DamagedEntry,
+    JournalOrigin,
+    JournalTopic,
+    LogSpan,
+    ReplacementEntry,
+)
 from server.storage.journal.format.layout import (
     BODY_CRC,
     BODY_START,
@@ -19,7 +26,7 @@ from server.storage.journal.format.layout import (
     EXTRAS_LENGTH,
     RECORD_SIZE,
 )
-from server.storage.journal.inspection import JournalReader, EntrySlot
+from server.storage.journal.inspection import EntrySlot, JournalReader
 from tests.storage.journal.support import Bench, opened
 
 COUNT = 120

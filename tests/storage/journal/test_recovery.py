@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.storage.journal import Disk, JournalEvent, JournalError
+from server.storage.journal import Disk, JournalError, JournalEvent
 from server.storage.journal.format.layout import RECORD_SIZE, JournalFileHeader, pack_header
 from tests.storage.journal.support import FILE, START, Bench, ForgetfulDisk, opened, read_all
 

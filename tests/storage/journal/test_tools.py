@@ -23,7 +23,12 @@ from server.cli import (
 )
 from server.statistics.database import StatisticsDatabase
 from server.storage.journal.format.times import iso_timestamp, raw_timestamp
-from server.storage.journal.queue_points import QueuePoint, QueuePointTable, pack_queues, unpack_queues
+from server.storage.journal.queue_points import (
+    QueuePoint,
+    QueuePointTable,
+    pack_queues,
+    unpack_queues,
+)
 from server.storage.sow.keys.chain_file import ChainFile
 from server.storage.sow.slab.slab_file import SlabFile
 from tests.storage.journal.support import opened

@@ -19,7 +19,7 @@ from server.storage.sow.group_commit import GroupCommit
 from server.storage.sow.keys.key_source import KeySource
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.query.query import Query, QuerySpec
-from server.storage.sow.records import NANOSECONDS, RecordChange, Record
+from server.storage.sow.records import NANOSECONDS, Record, RecordChange
 from server.storage.sow.store import RecordStore
 from server.storage.sow.topic_records import SowTopicRecords
 from server.util.task import EngineTask

@@ -148,7 +148,14 @@ class Author:
     def _other(self, name: str) -> None:
         """A deletion, or what has nothing to do with records."""
         source, journal = self._source, self._bench.journal
-        kind = source.choice((JournalEntryKind.SOW_DELETE, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.NO_OP))
+        kind = source.choice(
+            (
+                JournalEntryKind.SOW_DELETE,
+                JournalEntryKind.SOW_DELETE,
+                JournalEntryKind.QUEUE_EVENT,
+                JournalEntryKind.NO_OP,
+            )
+        )
         keys = [str(key) for key in source.sample(KEYS, 2)] + source.choice(([], ["text"]))
         topic = journal.topic("json", name)
         journal.append(topic, source.choice(CLIENTS), 0, json.dumps(keys).encode(), kind)
@@ -179,7 +186,9 @@ class Topics:
         found = (topic for topic in self.topics.values() if topic.keeps(name))
         return next(found, None)
 
-    def recover(self, journal: Journal, check: Callable[[], None] = lambda: None) -> list[SowRollback]:
+    def recover(
+        self, journal: Journal, check: Callable[[], None] = lambda: None
+    ) -> list[SowRollback]:
         """As a start does it."""
         told: list[SowRollback] = []
         recover_records(

@@ -24,7 +24,7 @@ from server.storage.sow.records import Record
 from server.storage.sow.slab.entry_writer import clean, place_run, write_run
 from server.storage.sow.slab.map_guard import MapGuard
 from server.storage.sow.slab.slab_format import ENTRY, crc32c
-from server.storage.sow.store import RecordStore, RecordTooLargeError, PastVersion
+from server.storage.sow.store import PastVersion, RecordStore, RecordTooLargeError
 from tests.storage.sow.model import state_of
 from tests.storage.sow.support import Disk, spoiled
 from tests.support.chances import examples

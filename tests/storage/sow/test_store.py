@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from server.storage.sow.memory_store import MemoryStore
 from server.storage.sow.records import Record
-from server.storage.sow.store import RecordStore, RecordStoreError, PastVersion, identity_of
+from server.storage.sow.store import PastVersion, RecordStore, RecordStoreError, identity_of
 from tests.storage.sow.model import apply_to_model, apply_to_store, state_of, steps
 from tests.storage.sow.support import Disk
 from tests.support.chances import examples

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.storage.sow.records import RecordChange, Record
-from server.storage.views.join import TopicJoin, JoinedFields, JoinedTopic
+from server.storage.sow.records import Record, RecordChange
+from server.storage.views.join import JoinedFields, JoinedTopic, TopicJoin
 from server.storage.views.projection import ProjectionRow
 from tests.storage.sow.support import json_type
 from tests.support.chances import examples

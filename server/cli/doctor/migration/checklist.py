@@ -16,7 +16,7 @@ from server.app.wiring.foreign_files import OPTION, find_foreign_files
 from server.app.wiring.provision import ProvisionError
 from server.cli.doctor.configuration import DoctorConfiguration
 from server.cli.doctor.findings import CheckVerdict
-from server.cli.doctor.migration.survey import ABSENT, MigrationTopic, FeatureSurvey, survey
+from server.cli.doctor.migration.survey import ABSENT, FeatureSurvey, MigrationTopic, survey
 
 WHY_NOT: Final = (
     "AMPS's own journals and SOW files are in a format of its own, which is not read here"
@@ -174,7 +174,9 @@ def _carry(found: FeatureSurvey) -> Iterator[ChecklistItem]:
             " off the queues at AMPS before they move"
         )
     if found.has("views", "conflated topics"):
-        yield ChecklistItem("Views and conflated topics are made anew from the records at the start")
+        yield ChecklistItem(
+            "Views and conflated topics are made anew from the records at the start"
+        )
     if found.has("the statistics database"):
         yield ChecklistItem(
             "A statistics database that AMPS has made is renamed to NAME.foreign-1 by the first"
@@ -301,7 +303,9 @@ def _steps(made: Checklist) -> Iterator[ChecklistItem]:
         )
     if made.carry:
         yield ChecklistItem("Carry data over, as above, while publishers still go to AMPS")
-    yield ChecklistItem("Stop the publishers, wait until what was carried over has come, and compare")
+    yield ChecklistItem(
+        "Stop the publishers, wait until what was carried over has come, and compare"
+    )
     if made.found.records:
         yield ChecklistItem(
             f"Are there as many records at {_NEW} as at {_OLD}? spark says how many there were",

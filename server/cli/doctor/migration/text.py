@@ -46,7 +46,9 @@ def _summary(made: Checklist) -> str:
     if made.absent:
         return f"It runs, but without {', '.join(made.absent)}."
     return (
-        "It runs as it is." if made.verdict is CheckVerdict.OK else "It runs; some points need a look."
+        "It runs as it is."
+        if made.verdict is CheckVerdict.OK
+        else "It runs; some points need a look."
     )
 
 

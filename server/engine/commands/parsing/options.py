@@ -40,7 +40,7 @@ _OPTION: Final = re.compile(
 
 Possessive quantifiers (`*+`) rule out backtracking, which would take for ever on a hostile text.
 """
-_MOST_OPTIONS: Final = 100
+_MAX_OPTIONS: Final = 100
 """More than there are; each one may require a read to the end of the text."""
 _NANOSECONDS: Final = 1e9
 
@@ -90,7 +90,7 @@ HONOURED_BY_COUNTS: Final = frozenset(
         "non_regex_topic",
     }
 )
-_MOST_DIGITS: Final = 9
+_MAX_DIGITS: Final = 9
 AGGREGATION_OPTIONS: Final = ("projection", "grouping")
 QUERY_COMMANDS: Final = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 
@@ -197,7 +197,9 @@ def read_logon_options(header: Header) -> SessionLogonOptions:
     except UnitError as error:
         raise option_refusal("ack_conflation", str(error)) from None
     is_pretty = options.get("pretty", "false").lower() == "true"
-    return SessionLogonOptions(seconds, pretty=is_pretty, correlation_id=header.correlation_id or "")
+    return SessionLogonOptions(
+        seconds, pretty=is_pretty, correlation_id=header.correlation_id or ""
+    )
 
 
 def read_subscribe_options(
@@ -297,7 +299,9 @@ def _check(
             raise option_refusal(name, f"it is no option of {header.command}")
 
 
-def read_presentation(header: Header, options: Mapping[str, str], session: CommandSession) -> Presentation:
+def read_presentation(
+    header: Header, options: Mapping[str, str], session: CommandSession
+) -> Presentation:
     """Read the form in which messages are sent.
 
     Args:
@@ -333,7 +337,7 @@ def read_max_backlog(options: Mapping[str, str]) -> int | None:
     if text is None:
         return None
     text = text.strip()
-    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         raise option_refusal("max_backlog", "expected a number of messages, 0 or more")
     return int(text)
 
@@ -370,7 +374,7 @@ def split_options(text: str) -> Mapping[str, str]:
     position = number = 0
     while position < len(text):
         number += 1
-        match = _OPTION.match(text, position) if number <= _MOST_OPTIONS else None
+        match = _OPTION.match(text, position) if number <= _MAX_OPTIONS else None
         name = "" if match is None else match["name"].strip().lower()
         if match is None or not name:
             raise CommandRefusedError(

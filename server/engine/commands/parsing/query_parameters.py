@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from server.expressions.tree import Expr, OrderTerm
     from server.storage.sow.history import HistoryPoint
 
-_LARGEST_BATCH: Final = 10_000
+_MAX_BATCH_SIZE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class QueryTerms:
     as_of: HistoryPoint | None = None
 
 
-def read_query_terms(session: CommandSession, header: Header, options: Mapping[str, str]) -> QueryTerms:
+def read_query_terms(
+    session: CommandSession, header: Header, options: Mapping[str, str]
+) -> QueryTerms:
     """Read the terms of a query.
 
     Args:
@@ -79,11 +81,11 @@ def _batch_size(session: CommandSession, header: Header) -> int:
     asked = 1 if header.batch_size is None else header.batch_size
     if asked < 1:
         raise CommandRefusedError(
-            "invalid batch size", f"{asked} records: expected 1 to {_LARGEST_BATCH}"
+            "invalid batch size", f"{asked} records: expected 1 to {_MAX_BATCH_SIZE}"
         )
-    if asked > _LARGEST_BATCH:
-        session.remark("16-0005", asked=asked, most=_LARGEST_BATCH)
-    return min(asked, _LARGEST_BATCH)
+    if asked > _MAX_BATCH_SIZE:
+        session.remark("16-0005", asked=asked, most=_MAX_BATCH_SIZE)
+    return min(asked, _MAX_BATCH_SIZE)
 
 
 def read_keys(header: Header) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.engine.commands.errors import CommandRefusedError
-from server.expressions import ExpressionError, ContextKind, conjuncts, parse
+from server.expressions import ContextKind, ExpressionError, conjuncts, parse
 from server.expressions.context_rules import check_tree
 from server.expressions.topic_names import TopicError, TopicSelector, select_topics
 from server.expressions.tree import And, Call, In, Literal
@@ -145,7 +145,9 @@ def check_lasting(session: CommandSession, selector: TopicSelector) -> None:
         ) from None
 
 
-def records_of(session: CommandSession, permission: Permission, selector: TopicSelector) -> list[TopicSelection]:
+def records_of(
+    session: CommandSession, permission: Permission, selector: TopicSelector
+) -> list[TopicSelection]:
     """Return the topics with records that a command selects and that the user may access.
 
     Each has the user's permit, which may be limited to some of its records.

@@ -26,7 +26,13 @@ MESSAGES: Final = frozenset((JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PU
 """The kinds of entries that a bookmark subscription receives."""
 
 EVENTS: Final = frozenset(
-    (JournalEntryKind.PUBLISH, JournalEntryKind.DELTA_PUBLISH, JournalEntryKind.SOW_DELETE, JournalEntryKind.QUEUE_EVENT, JournalEntryKind.MISSING)
+    (
+        JournalEntryKind.PUBLISH,
+        JournalEntryKind.DELTA_PUBLISH,
+        JournalEntryKind.SOW_DELETE,
+        JournalEntryKind.QUEUE_EVENT,
+        JournalEntryKind.MISSING,
+    )
 )
 """The kinds of entries that change state, and are applied again at recovery."""
 

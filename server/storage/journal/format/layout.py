@@ -59,7 +59,7 @@ _HEADER: Final = struct.Struct("<8sHHIQQQqH")  # magic … instance name's lengt
 _SEAL_OFFSET: Final = 2048
 _SEAL: Final = struct.Struct("<4sIQQQqq")
 _SEAL_MAGIC: Final = b"SEAL"
-_LONGEST_NAME: Final = 1024
+_MAX_NAME_LENGTH: Final = 1024
 _MARK: Final = struct.Struct("<8sQQ")
 MARK_MAGIC: Final = b"AMPGMARK"
 MARK_SIZE: Final = _MARK.size + CHECKSUM.size
@@ -69,8 +69,8 @@ _EXTRAS: Final = struct.Struct("<HH")
 EXTRAS_HEAD: Final = _EXTRAS.size
 """Bytes before the texts of extras: the length of the correlation id, and that of the SOW key."""
 _LENGTH: Final = struct.Struct("<H")
-_LONGEST_PART: Final = 0xFFFF
-_LONGEST_DEFINITION: Final = 2 * (_LENGTH.size + _LONGEST_PART)
+_MAX_PART_LENGTH: Final = 0xFFFF
+_MAX_DEFINITION_LENGTH: Final = 2 * (_LENGTH.size + _MAX_PART_LENGTH)
 MAX_RUNS_SIZE: Final = 16 << 10
 """Limit in bytes of the body of an entry about runs."""
 
@@ -138,15 +138,15 @@ class FileWatermark:
 
 def capacity(size: int) -> int:
     """Return the longest body with its extras, in bytes, that fits into a file of `size` bytes."""
-    own = 4 * RECORD_SIZE + 2 * _LONGEST_DEFINITION + MAX_RUNS_SIZE
+    own = 4 * RECORD_SIZE + 2 * _MAX_DEFINITION_LENGTH + MAX_RUNS_SIZE
     return min(size - PAGE - own, MAX_UINT32)
 
 
 def pack_header(header: JournalFileHeader) -> bytes:
     """Encode the first half of a header page."""
     name = encode_text(header.instance)
-    if len(name) > _LONGEST_NAME:
-        raise JournalFormatError(f"the instance name is longer than {_LONGEST_NAME} bytes")
+    if len(name) > _MAX_NAME_LENGTH:
+        raise JournalFormatError(f"the instance name is longer than {_MAX_NAME_LENGTH} bytes")
     fixed = _HEADER.pack(
         MAGIC,
         VERSION,
@@ -233,8 +233,10 @@ def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
     Raises:
         FormatError: one of them is too long.
     """
-    if max(len(correlation_id), len(given_key)) > _LONGEST_PART:
-        raise JournalFormatError(f"a correlation id or SOW key is longer than {_LONGEST_PART} bytes")
+    if max(len(correlation_id), len(given_key)) > _MAX_PART_LENGTH:
+        raise JournalFormatError(
+            f"a correlation id or SOW key is longer than {_MAX_PART_LENGTH} bytes"
+        )
     return _EXTRAS.pack(len(correlation_id), len(given_key)) + correlation_id + given_key
 
 
@@ -298,8 +300,10 @@ def decode_text(data: bytes) -> str:
 
 def _pair(first: str, second: str) -> bytes:
     one, two = encode_text(first), encode_text(second)
-    if len(one) > _LONGEST_PART or len(two) > _LONGEST_PART:
-        raise JournalFormatError(f"a name is longer than {_LONGEST_PART} bytes: {first or second!r:.80}")
+    if len(one) > _MAX_PART_LENGTH or len(two) > _MAX_PART_LENGTH:
+        raise JournalFormatError(
+            f"a name is longer than {_MAX_PART_LENGTH} bytes: {first or second!r:.80}"
+        )
     return _LENGTH.pack(len(one)) + one + _LENGTH.pack(len(two)) + two
 
 

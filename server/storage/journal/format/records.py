@@ -15,7 +15,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.format.entry import NO_ORIGIN, NO_TOPIC, JournalEntry, JournalEntryKind, JournalOrigin, JournalTopic
+from server.storage.journal.format.entry import (
+    NO_ORIGIN,
+    NO_TOPIC,
+    JournalEntry,
+    JournalEntryKind,
+    JournalOrigin,
+    JournalTopic,
+)
 from server.storage.journal.format.layout import (
     BODY_CRC,
     BODY_LENGTH,
@@ -143,7 +150,9 @@ def read_intact_records(
     return records if np.array_equal(records["txid"], expected) else None
 
 
-def read_rows(source: ByteSource, first_txid: int, start: int, stop: int) -> Sequence[EntryRow | None]:
+def read_rows(
+    source: ByteSource, first_txid: int, start: int, stop: int
+) -> Sequence[EntryRow | None]:
     """Read records `start` to `stop` of a file in order; None stands for a damaged one."""
     stop = min(stop, slots(source.size))
     chunk = source.read(source.size - RECORD_SIZE * stop, RECORD_SIZE * (stop - start))
@@ -209,7 +218,9 @@ def make_entry(row: EntryRow, data: bytes, names: FileDefinitions) -> JournalEnt
     return entry_of(row, data, topic, origin)
 
 
-def entry_of(row: EntryRow, data: bytes, topic: JournalTopic, origin: JournalOrigin) -> JournalEntry:
+def entry_of(
+    row: EntryRow, data: bytes, topic: JournalTopic, origin: JournalOrigin
+) -> JournalEntry:
     """Make the entry of a record and its body, with a known topic and origin."""
     correlation_id = given_key = b""
     if row[EXTRAS_LENGTH]:

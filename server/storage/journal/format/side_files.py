@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from server.storage.journal.errors import JournalError, reason
-from server.storage.journal.format.layout import CHECKSUM, JournalFormatError, JournalVersionError, has_checksum
+from server.storage.journal.format.layout import (
+    CHECKSUM,
+    JournalFormatError,
+    JournalVersionError,
+    has_checksum,
+)
 from server.storage.journal.storage import Disk
 from server.util.file_lock import version_mismatch
 

@@ -172,14 +172,18 @@ def _point(text: str, whole: str) -> BookmarkPoint:
             moment = datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
         except ValueError:
             raise BookmarkError(f"'{text}' in the bookmark is not a moment in time") from None
-        return LogTimestamp((moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0")))
+        return LogTimestamp(
+            (moment - _EPOCH) // _MICROSECOND + int((match[2] or "0").ljust(6, "0"))
+        )
     raise BookmarkError(
         f"'{text:.80}' in the bookmark '{whole:.200}' is not a bookmark: expected 0, 0|1|, "
         "a client hash and a sequence as in 934814|44321|, or a time as in 20200604T000000Z"
     )
 
 
-def resolve(request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int) -> LogSpan:
+def resolve(
+    request: BookmarkRequest, log: BookmarkLog, not_found: MissingBookmarkPolicy, now: int
+) -> LogSpan:
     """Resolve a bookmark to a part of the log. See `resolving`."""
     steps = resolving(request, log, not_found, now)
     while True:
@@ -257,7 +261,9 @@ def _is_known(place: EntryName, log: BookmarkLog) -> bool:
     return log.find(client, sequence) is not None or log.parting(client, sequence) is not None
 
 
-def _start(point: BookmarkPoint, request: BookmarkRequest, log: BookmarkLog, now: int) -> tuple[int, int] | None:
+def _start(
+    point: BookmarkPoint, request: BookmarkRequest, log: BookmarkLog, now: int
+) -> tuple[int, int] | None:
     """Return the txid before the start, and the time before which entries are outside."""
     match point:
         case Epoch():
@@ -291,7 +297,9 @@ def _with_end(
                 yield
             case LogTimestamp():
                 pass
-    moments = [one.timestamp + (not excluded) for one in request.ends if isinstance(one, LogTimestamp)]
+    moments = [
+        one.timestamp + (not excluded) for one in request.ends if isinstance(one, LogTimestamp)
+    ]
     if moments:
         # The latest end counts: a txid, unless the time is later than that entry.
         before = max(moments)

@@ -22,7 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from server.storage.journal.clock_steps import ClockSteps
-from server.storage.journal.errors import JournalEvent, JournalUnreadableError, JournalNotice, reason
+from server.storage.journal.errors import (
+    JournalEvent,
+    JournalNotice,
+    JournalUnreadableError,
+    reason,
+)
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.entry import JournalEntry, JournalEntryKind, JournalTopic
 from server.storage.journal.format.file_names import TOPIC_INDEX, sibling
@@ -37,8 +42,8 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
-    JournalFormatError,
     EntryRow,
+    JournalFormatError,
 )
 from server.storage.journal.format.records import (
     CHUNK,
@@ -53,13 +58,13 @@ from server.storage.journal.read.batch_sizes import NO_ENTRY_SIZES, EntrySizes, 
 from server.storage.journal.read.bookmarks import LogSpan
 from server.storage.journal.read.entry_batch import NO_ENTRIES, EntryRange
 from server.storage.journal.read.entry_filter import broken, choose
-from server.storage.journal.read.raw_batch import NO_RAW_ENTRIES, RawEntryRange, DamagedEntry
+from server.storage.journal.read.raw_batch import NO_RAW_ENTRIES, DamagedEntry, RawEntryRange
 from server.storage.journal.storage import ByteSource
 
-_MOST_LOOKED_AT: Final = 8192
+_MAX_LOOKED_AT: Final = 8192
 """Limit of records that one call of `read` examines when few of them are wanted."""
 
-_MOST_PER_WANTED: Final = 4
+_MAX_PER_WANTED: Final = 4
 """Limit of records for each wanted one up to which all of them are read at once."""
 
 _TXID_OF: Final = attrgetter("txid")
@@ -192,7 +197,7 @@ class JournalCursor:
         return self.read_on(most_entries, most_bytes).entries()
 
     def read_on(self, most_entries: int, most_bytes: int = 1 << 20) -> EntryRange:
-        """Read on as `read` does; return the entries as a `EntryRange`, without creating objects."""
+        """Read on as `read` does; return an `EntryRange`, without creating objects."""
         try:
             return self._search(partial(self._stretch, most_entries, most_bytes)) or NO_ENTRIES
         except OSError as problem:
@@ -230,7 +235,7 @@ class JournalCursor:
     def _search(self, read: Callable[[_CurrentFile, int], _BatchT]) -> _BatchT | None:
         """Read on until something is found, the end or the limit of records is reached."""
         looked_at = 0
-        while looked_at < _MOST_LOOKED_AT and not self.is_finished:
+        while looked_at < _MAX_LOOKED_AT and not self.is_finished:
             durable = self._durable()  # before the table: a durable entry has its file there
             if self.position >= durable:
                 break
@@ -299,7 +304,9 @@ class JournalCursor:
             end = min(end, self._span.last + 1)
         return self.position + 1 - first, end - first
 
-    def _packed(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> RawEntryRange:
+    def _packed(
+        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+    ) -> RawEntryRange:
         """Return entries as in the file, unless each has to be tested, or few are wanted."""
         span = self._span
         is_limited = span.before is not None or self._not_before or span.until
@@ -315,9 +322,11 @@ class JournalCursor:
         start = self.position + 1 - place.file.first_txid
         index = int(np.searchsorted(place.entries, start))
         near = place.entries[index : index + most]
-        return len(near) > 0 and int(near[-1] - near[0]) > _MOST_PER_WANTED * len(near)
+        return len(near) > 0 and int(near[-1] - near[0]) > _MAX_PER_WANTED * len(near)
 
-    def _passage(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> RawEntryRange:
+    def _passage(
+        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+    ) -> RawEntryRange:
         first, source = place.file.first_txid, place.source
         start, end = self._bounds(place, durable)
         if place.entries is not None:
@@ -360,7 +369,9 @@ class JournalCursor:
         entries, number = place.entries, txid - place.file.first_txid
         return entries is None or number in entries[np.searchsorted(entries, number) :][:1]
 
-    def _stretch(self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int) -> EntryRange:
+    def _stretch(
+        self, most_entries: int, most_bytes: int, place: _CurrentFile, durable: int
+    ) -> EntryRange:
         first = place.file.first_txid
         start, end = self._bounds(place, durable)
         found, reached = self._rows(place, start, end, most_entries)
@@ -407,7 +418,9 @@ class JournalCursor:
         self._check_last()
         return measured
 
-    def _rows(self, place: _CurrentFile, start: int, end: int, most: int) -> tuple[list[EntryRow], int]:
+    def _rows(
+        self, place: _CurrentFile, start: int, end: int, most: int
+    ) -> tuple[list[EntryRow], int]:
         """Return the next intact records of a file that may be wanted, and their end number."""
         first, source = place.file.first_txid, place.source
         stop = min(start + most, end)
@@ -416,11 +429,11 @@ class JournalCursor:
             numbers = [int(one) for one in place.entries[index : index + most] if one < end]
             if not numbers:
                 return [], end
-            if numbers[-1] - numbers[0] > _MOST_PER_WANTED * len(numbers):
+            if numbers[-1] - numbers[0] > _MAX_PER_WANTED * len(numbers):
                 single = [read_rows(source, first, one, one + 1)[0] for one in numbers]
                 reached = numbers[-1] + 1 if len(numbers) == most else end
                 return [row for row in single if row is not None], reached
-            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MOST_PER_WANTED * most)
+            start, stop = numbers[0], min(numbers[-1] + 1, numbers[0] + _MAX_PER_WANTED * most)
         found = read_rows(source, first, start, stop)
         rows = [row for row in found if row is not None]
         if len(rows) < len(found):

@@ -1,7 +1,7 @@
 """A stretch of the log: entries that are read together.
 
-Creating an `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs that
-share topic and origin.
+Creating an `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs
+that share topic and origin.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class EntryRange:
 
     __slots__ = ("_data", "_names", "_rows")
 
-    def __init__(self, rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions) -> None:
+    def __init__(
+        self, rows: Sequence[EntryRow], data: Sequence[bytes], names: FileDefinitions
+    ) -> None:
         self._rows = rows
         self._data = data
         self._names = names

@@ -28,7 +28,12 @@ from server.storage.journal.format.layout import (
     TXID,
     EntryRow,
 )
-from server.storage.journal.format.records import RECORD_TYPE, FileDefinitions, entry_of, make_file_definitions
+from server.storage.journal.format.records import (
+    RECORD_TYPE,
+    FileDefinitions,
+    entry_of,
+    make_file_definitions,
+)
 from server.storage.journal.read.entry_batch import EntryBatch, EntryRange
 from server.storage.journal.read.entry_filter import alike, cut, pick
 
@@ -67,7 +72,13 @@ class RawEntryBatch:
     __slots__ = ("bodies", "has_extras", "origin", "records", "topic")
 
     def __init__(
-        self, topic: JournalTopic, origin: JournalOrigin, records: bytes, bodies: bytes, *, has_extras: bool
+        self,
+        topic: JournalTopic,
+        origin: JournalOrigin,
+        records: bytes,
+        bodies: bytes,
+        *,
+        has_extras: bool,
     ) -> None:
         self.topic = topic
         self.origin = origin
@@ -89,7 +100,9 @@ class RawEntryBatch:
     def pick(self, positions: Sequence[int]) -> RawEntryBatch:
         """Return the entries at the positions, in their order."""
         records = pick(self.records, positions)
-        return RawEntryBatch(self.topic, self.origin, records, self.bodies, has_extras=self.has_extras)
+        return RawEntryBatch(
+            self.topic, self.origin, records, self.bodies, has_extras=self.has_extras
+        )
 
 
 class RawEntryRange:
@@ -111,7 +124,11 @@ class RawEntryRange:
     __slots__ = ("bodies", "names", "records", "unread")
 
     def __init__(
-        self, records: bytes, bodies: bytes, names: FileDefinitions, unread: Sequence[DamagedEntry] = ()
+        self,
+        records: bytes,
+        bodies: bytes,
+        names: FileDefinitions,
+        unread: Sequence[DamagedEntry] = (),
     ) -> None:
         self.records = records
         self.bodies = bodies
@@ -156,7 +173,9 @@ class RawEntryRange:
     def without_body(self, position: int) -> DamagedEntry:
         """Return the entry at a position as an `DamagedEntry`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
-        run = EntryBatch(self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",))
+        run = EntryBatch(
+            self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",)
+        )
         return DamagedEntry(row[TXID], run)
 
     @property

@@ -150,13 +150,17 @@ def strangers(instance: str, directory: Path, archive: Path | None) -> Iterator[
             yield from _side_file(path, side_file, is_ours=bool(ours))
 
 
-def _side_file(path: Path, side_file: _SidecarFormat, *, is_ours: bool) -> Iterator[ForeignJournalFile]:
+def _side_file(
+    path: Path, side_file: _SidecarFormat, *, is_ours: bool
+) -> Iterator[ForeignJournalFile]:
     """Check a file that can be rebuilt: accepted if it is ours, however damaged."""
     begin = _beginning(path, len(side_file.magic) + _VERSION_SIZE)
     magic, version = begin[:-_VERSION_SIZE], int.from_bytes(begin[-_VERSION_SIZE:], "little")
     if magic == side_file.magic:
         if version != side_file.version and (why := _other_version(path, side_file)):
-            yield ForeignJournalFile(path, f"is of another Amperage: {why}", ForeignJournalKind.LATER)
+            yield ForeignJournalFile(
+                path, f"is of another Amperage: {why}", ForeignJournalKind.LATER
+            )
     elif any(begin) and not is_ours:
         yield ForeignJournalFile(path, f"is no {side_file.name} {_OF_AMPERAGE}")
 
@@ -176,7 +180,9 @@ def _other_version(path: Path, side_file: _SidecarFormat) -> str | None:
 
 def _no_file(path: Path) -> ForeignJournalFile | None:
     what = file_type(path)
-    return None if what is None else ForeignJournalFile(path, f"is {what}, where a file is expected")
+    return (
+        None if what is None else ForeignJournalFile(path, f"is {what}, where a file is expected")
+    )
 
 
 def file_type(path: Path) -> str | None:
@@ -185,7 +191,9 @@ def file_type(path: Path) -> str | None:
     return None if stat.S_ISREG(mode) else _TYPES.get(stat.S_IFMT(mode), "no ordinary file")
 
 
-def _journal(path: Path, number: int, instance: str) -> ForeignJournalFile | JournalFileHeader | None:
+def _journal(
+    path: Path, number: int, instance: str
+) -> ForeignJournalFile | JournalFileHeader | None:
     """Check a journal; return its header, the problem with it, or None if it is blank."""
     page, is_plain = read_page(path), path.suffix != ".gz"
     why = "it cannot be decompressed" if not is_plain and not page else "its first page is lost"
@@ -194,7 +202,9 @@ def _journal(path: Path, number: int, instance: str) -> ForeignJournalFile | Jou
         if header is not None:
             return header
     except JournalVersionError as problem:
-        return ForeignJournalFile(path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.LATER)
+        return ForeignJournalFile(
+            path, f"is a journal of another Amperage: {problem}", ForeignJournalKind.LATER
+        )
     except JournalFormatError as problem:
         why = str(problem)
     header = salvage_header(open_source(path), number, instance)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from server.storage.journal.errors import JournalEvent, JournalError, JournalNotice, reason
+from server.storage.journal.errors import JournalError, JournalEvent, JournalNotice, reason
 from server.storage.journal.files import (
     JournalFile,
     open_source,
@@ -34,10 +34,10 @@ from server.storage.journal.format.layout import (
     TIMESTAMP,
     TOPIC,
     TXID,
-    JournalFileHeader,
-    JournalFormatError,
     EntryRow,
     FileSeal,
+    JournalFileHeader,
+    JournalFormatError,
     pack_header,
 )
 from server.storage.journal.format.records import (
@@ -51,13 +51,17 @@ from server.storage.journal.format.records import (
 )
 from server.storage.journal.format.sequence_summary import numbered
 from server.storage.journal.log_end import MAX_COMMIT_ENTRIES, FileExtent, find_file_extent
-from server.storage.journal.publisher_table import PublisherTable, PublisherSequences, unpack_clients
+from server.storage.journal.publisher_table import (
+    PublisherSequences,
+    PublisherTable,
+    unpack_clients,
+)
 from server.storage.journal.recovery.foreign_files import MIN_JOURNAL_FILE_SIZE, strangers
 from server.storage.journal.recovery.truncation import cut_off
 from server.storage.journal.runs import decode_runs
 from server.storage.journal.sequence_gaps import SequenceGaps, decode_note
 from server.storage.journal.storage import Disk, FileSource
-from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, LiveFile, CommitStream
+from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, CommitStream, LiveFile
 from server.storage.journal.write.committer import make_file_watermark
 
 
@@ -200,7 +204,9 @@ class LogRecovery:
             used.append((header, seal, path))
         return used, self._open_blank_files(blank)
 
-    def _read_header(self, number: int, path: Path) -> tuple[JournalFileHeader | None, FileSeal | None]:
+    def _read_header(
+        self, number: int, path: Path
+    ) -> tuple[JournalFileHeader | None, FileSeal | None]:
         header, seal, problem = None, None, ""
         try:
             header, seal = unpack_page(read_page(path))
@@ -376,7 +382,9 @@ class LogRecovery:
         self._disk.write(descriptor, pack_header(header), 0)
         self._disk.sync(descriptor)
         next_txid = header.first_txid + extent.count
-        place, mark = make_file_watermark(CommitStream(live, next_txid, extent.count, extent.bodies_end))
+        place, mark = make_file_watermark(
+            CommitStream(live, next_txid, extent.count, extent.bodies_end)
+        )
         self._disk.write(descriptor, mark, place)
         return live, extent
 
@@ -469,7 +477,9 @@ def _runs_in(files: Sequence[JournalFile]) -> list[tuple[int, int]]:
             continue
         source = open_source(file.path)
         for start, records in scan_columns(source, file.seal.count):
-            for place in reversed(np.flatnonzero(records["kind"] == JournalEntryKind.RUNS).tolist()):
+            for place in reversed(
+                np.flatnonzero(records["kind"] == JournalEntryKind.RUNS).tolist()
+            ):
                 number = start + place
                 rows = read_rows(source, file.first_txid, number, number + 1)
                 data = None if rows[0] is None else read_body(source, rows[0])

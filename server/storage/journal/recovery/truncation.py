@@ -36,7 +36,9 @@ class Truncation:
     kept: str
 
 
-def cut_off(disk: Disk, path: Path, descriptor: int, parts: Sequence[ByteRange]) -> Truncation | None:
+def cut_off(
+    disk: Disk, path: Path, descriptor: int, parts: Sequence[ByteRange]
+) -> Truncation | None:
     """Overwrite parts of a file with zeros, and keep their bytes in another file.
 
     Args:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from server.storage.journal.format.layout import EntryRow
     from server.storage.journal.format.records import FileDefinitions
     from server.storage.journal.repair.index_rebuild import IndexRebuild
-    from server.storage.journal.storage import Disk, ByteSource
+    from server.storage.journal.storage import ByteSource, Disk
 
 MAX_RECORDS_PER_REPAIR: Final = 256
 """Limit of consecutive damaged records that are repaired together."""
@@ -156,7 +156,10 @@ class JournalRecordRepair:
             if rows[number] is not None:
                 continue
             damaged = file.first_txid + number
-            if found and found[-1].last == damaged - 1 < found[-1].first + MAX_RECORDS_PER_REPAIR - 1:
+            if (
+                found
+                and found[-1].last == damaged - 1 < found[-1].first + MAX_RECORDS_PER_REPAIR - 1
+            ):
                 found[-1] = found[-1]._replace(last=damaged)
             else:
                 found.append(RecordGap(damaged, damaged, (), ()))
@@ -174,7 +177,10 @@ class JournalRecordRepair:
         return gap._replace(before=before, behind=names(range(last + 1, last + 4 * _NEIGHBOURS)))
 
     def restore(
-        self, gap: RecordGap, accounts: Sequence[ReplacementEntry], is_elsewhere: Callable[[ReplacementEntry], bool]
+        self,
+        gap: RecordGap,
+        accounts: Sequence[ReplacementEntry],
+        is_elsewhere: Callable[[ReplacementEntry], bool],
     ) -> dict[int, ReplacementEntry]:
         """Rebuild records from accounts that pass the checks, on stable storage.
 

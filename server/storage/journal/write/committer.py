@@ -127,7 +127,9 @@ class Committer:
         if writer.refusal is not None:
             writer.refusal = None
             text = "the transaction log can be written again"
-            self._notice(JournalNotice(JournalEvent.WRITE_RESUMED, text, str(commit.stream.file.path)))
+            self._notice(
+                JournalNotice(JournalEvent.WRITE_RESUMED, text, str(commit.stream.file.path))
+            )
 
     def _refuse(self, why: str, commit: CommitGroup) -> None:
         if self._writer.refusal is None:

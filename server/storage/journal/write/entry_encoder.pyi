@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from server.storage.journal.write.blocks import EntryColumns, FieldColumn, AppendPosition
+from server.storage.journal.write.blocks import AppendPosition, EntryColumns, FieldColumn
 
 def how_many_fit(data: Sequence[bytes], room: int) -> int:
     """Return how many entries fit.

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from server.storage.journal.errors import JournalEvent, JournalUnavailableError, JournalNotice, reason
+from server.storage.journal.errors import (
+    JournalEvent,
+    JournalNotice,
+    JournalUnavailableError,
+    reason,
+)
 from server.storage.journal.files import FileTable, JournalFile, open_source
 from server.storage.journal.format.file_names import (
     INDEX,
@@ -21,8 +26,8 @@ from server.storage.journal.format.file_names import (
     TOPIC_INDEX,
     clients_name,
     journal_name,
-    temporary_journal_name,
     sibling,
+    temporary_journal_name,
 )
 from server.storage.journal.format.layout import FileSeal, pack_seal
 from server.storage.journal.index import (

@@ -24,35 +24,40 @@ from server.storage.journal.format.layout import (
     LATE_ENTRY_FLAG,
     PAGE,
     RECORD_SIZE,
+    FileSeal,
     JournalFileHeader,
     JournalFormatError,
-    FileSeal,
     capacity,
     crc32c,
-    split_extras,
     pack_extras,
     pack_header,
+    split_extras,
 )
 from server.storage.journal.publisher_table import PublisherSequences, server_made_identity
 from server.storage.journal.runs import RunHistory
 from server.storage.journal.sequence_gaps import SequenceGaps
 from server.storage.journal.write.blocks import (
+    AppendPosition,
     AppendResult,
     EntryColumns,
     FieldColumn,
-    AppendPosition,
     each,
     of_one,
     part_of,
 )
-from server.storage.journal.write.commit_queue import MAX_UNCOMMITTED_BYTES, LiveFile, CommitQueue, CommitStream
+from server.storage.journal.write.commit_queue import (
+    MAX_UNCOMMITTED_BYTES,
+    CommitQueue,
+    CommitStream,
+    LiveFile,
+)
 from server.storage.journal.write.entry_encoder import how_many_fit, make_block
 from server.storage.journal.write.handles import Handles, OriginHandle, TopicHandle
 
 _pack_head: Final = HEAD.pack
 _pack_checksum: Final = CHECKSUM.pack
 _NOBODY: Final = (0, 0)
-_MOST_IN_BLOCK: Final = 1024
+_MAX_IN_BLOCK: Final = 1024
 _PATIENCE: Final = 30.0  # seconds for which a full pipe may hold up the engine
 
 
@@ -145,7 +150,9 @@ class JournalWriter:
         self._appended = 0  # bytes, counted as in `pipe.taken`; without those of the current grant
         self._credit = 0  # bytes of the grant that may be appended without further checks
         self._granted = 0
-        self.pipe = CommitQueue(CommitStream(file, position.next_txid, position.count, position.bodies_end))
+        self.pipe = CommitQueue(
+            CommitStream(file, position.next_txid, position.count, position.bodies_end)
+        )
         self._append_to_stream = self.pipe.stream.blocks.append
 
     @property
@@ -327,7 +334,9 @@ class JournalWriter:
             checksums = self._append_block(handles, content)
             if numbers:
                 self.sequences[client] = (numbers[-1], self.last_timestamp)
-            return AppendResult(start + count, txids, self.last_timestamp, None, checksums=checksums)
+            return AppendResult(
+                start + count, txids, self.last_timestamp, None, checksums=checksums
+            )
         body, correlation_id, given_key = split_extras(bodies[start], of_one(extras_length, start))
         try:  # appended alone: `append` waits for space, or begins the next file
             txid = self.append(
@@ -346,7 +355,9 @@ class JournalWriter:
         checksums = (crc32c(bodies[start]),)
         return AppendResult(start + 1, (txid,), self.last_timestamp, None, checksums=checksums)
 
-    def append_copies(self, handles: Handles, content: EntryColumns, start: int = 0) -> AppendResult:
+    def append_copies(
+        self, handles: Handles, content: EntryColumns, start: int = 0
+    ) -> AppendResult:
         """Append entries that another instance has recorded; otherwise see `append_run`.
 
         Args:
@@ -434,14 +445,16 @@ class JournalWriter:
         """Return how many bodies can be appended in one block, without checks in between."""
         if self.refusal is not None or not all(starmap(self._knows, handles.values())):
             return 0
-        return how_many_fit(bodies[start : start + _MOST_IN_BLOCK], self._credit)
+        return how_many_fit(bodies[start : start + _MAX_IN_BLOCK], self._credit)
 
     def _knows(self, topic: TopicHandle, origin: OriginHandle | None) -> bool:
         """Return whether the current file defines the numbers of topic and origin."""
         number = self.file.number
         return topic.file == number and (origin is None or origin.file == number)
 
-    def _append_block(self, handles: Handles, content: EntryColumns, flags: FieldColumn = 0) -> Sequence[int]:
+    def _append_block(
+        self, handles: Handles, content: EntryColumns, flags: FieldColumn = 0
+    ) -> Sequence[int]:
         """Append entries that fit; return the checksums of their bodies with extras."""
         count = len(content.data)
         topics, origins = _numbers_of(handles, content.names)
@@ -549,7 +562,9 @@ class JournalWriter:
             self._no_topic.file = number
             with _undefined_unless_done(origin):
                 definition = origin.definition
-                self.append(self._no_topic, 0, 0, definition, JournalEntryKind.DEFINE_ORIGIN, origin=origin)
+                self.append(
+                    self._no_topic, 0, 0, definition, JournalEntryKind.DEFINE_ORIGIN, origin=origin
+                )
 
     def _begin_file(self, length: int) -> None:
         """Begin the next file, unless the entry is too large for any file."""

@@ -33,7 +33,7 @@ _PLAIN: Final = 0
 _ODD: Final = 1
 _NULL: Final = 2  # equals no text, whatever the other fields hold
 
-_MOST_EXACT: Final = 2**63
+_MAX_EXACT: Final = 2**63
 """Integers below this in magnitude equal no other integer."""
 
 MAX_COMBINATIONS: Final = 10_000
@@ -168,7 +168,7 @@ def _spellings(texts: Iterable[str]) -> tuple[str, ...] | None:
         number = numeral(text)
         if number is None:
             continue
-        if abs(number) >= (_MOST_EXACT if isinstance(number, int) else EXACT_LIMIT):
+        if abs(number) >= (_MAX_EXACT if isinstance(number, int) else EXACT_LIMIT):
             return None
         spelled[repr(float(number))] = None
         if float(number).is_integer():
@@ -207,7 +207,9 @@ def _restriction(term: Expr) -> tuple[Identifier | None, tuple[Expr, ...]]:
             return None, ()
 
 
-def wanted_by(fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]) -> ProbeTexts | None:
+def wanted_by(
+    fields: Sequence[Path], restricted: Mapping[Path, tuple[str, ...]]
+) -> ProbeTexts | None:
     """Return the texts that a filter allows in an index's fields.
 
     None if it leaves a field open, or there are more than `MAX_COMBINATIONS`.

@@ -26,11 +26,13 @@ from server.expressions.backends.columns import (
     text_array,
 )
 from server.message_types.base import MessageType, Value
-from server.message_types.bulk import BulkExtractor, ColumnReader, ColumnMessageType, bulk_extractor
+from server.message_types.bulk import BulkExtractor, ColumnMessageType, ColumnReader, bulk_extractor
 from server.message_types.paths import Path
 from server.storage.sow.store import RecordStore
 
-MEMO_BLOCK_ROWS = 2048  # not Final, which is compiled into whatever uses it: tests have small blocks
+MEMO_BLOCK_ROWS = (
+    2048  # not Final, which is compiled into whatever uses it: tests have small blocks
+)
 """Rows of a block: few enough to be parsed without delaying other tasks (6 ms, if of 1 KB)."""
 _JOINED: Final = 256
 """Bodies that are joined at once: few enough to fit the processor's cache."""
@@ -182,7 +184,9 @@ class MemoIndexes:
 
 
 def _column_reader(message_type: MessageType, fields: Sequence[Path]) -> ColumnReader | None:
-    return message_type.column_reader(fields) if isinstance(message_type, ColumnMessageType) else None
+    return (
+        message_type.column_reader(fields) if isinstance(message_type, ColumnMessageType) else None
+    )
 
 
 def _spread(values: Sequence[Value], presence: Sequence[int]) -> list[Value]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from server.storage.sow.keys.chaining import ChainingKeys
     from server.storage.sow.topic_records import SowTopicRecords
 
-_AT_ONCE: Final = 1000
+_BATCH_SIZE: Final = 1000
 """Records that are read between two calls of `pause`."""
 
 ChainTopicLookup = Callable[[str, str], object | None]
@@ -98,7 +98,7 @@ def _learn_from_records(
 ) -> None:
     store = sow.table.store
     rows = (row for _, row in store.identities())
-    while some := list(islice(rows, _AT_ONCE)):
+    while some := list(islice(rows, _BATCH_SIZE)):
         pause()
         for record in store.records(some):
             if record.sequence > after:

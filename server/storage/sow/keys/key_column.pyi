@@ -10,7 +10,7 @@ def numbers_of(
     digest: Callable[[bytes], int],
     octets: Callable[[Value], bytes | None],
 ) -> list[int]:
-    """The keys of messages, as numbers.
+    """Return the keys of messages, as numbers.
 
     Args:
         start: what all are hashed with: the key domain.

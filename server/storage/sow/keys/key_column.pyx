@@ -12,7 +12,7 @@ from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from server.util.decimals cimport MOST_DECIMALS, put_decimals
+from server.util.decimals cimport MAX_DECIMALS, put_decimals
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size)
@@ -49,7 +49,7 @@ def numbers_of(bytes start, columns, digest, octets):
 
 cdef int append_value(Buffer *buffer, value, octets, bint is_last) except -1:
     """Append a value: the last one as it is, any other behind its length."""
-    cdef uint8_t[MOST_DECIMALS + 1] digits
+    cdef uint8_t[MAX_DECIMALS + 1] digits
     cdef const char *text = NULL
     cdef Py_ssize_t size = 0
     cdef int overflow = 0
@@ -87,7 +87,7 @@ cdef uint8_t *put_integer(uint8_t *to, long long number) noexcept nogil:
 
 
 cdef int append_length(Buffer *buffer, Py_ssize_t size) except -1:
-    cdef uint8_t[MOST_DECIMALS + 1] digits
+    cdef uint8_t[MAX_DECIMALS + 1] digits
     cdef uint8_t *end = put_decimals(digits, size)
     end[0] = 59
     return append(buffer, <const char *>digits, end + 1 - digits)

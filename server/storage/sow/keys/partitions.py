@@ -29,7 +29,7 @@ from server.storage.sow.records import Record
 from server.storage.sow.store import RecordStore
 
 _HASH: Final = Call("SOW_KEY_HASH", ())
-_MOST_PARTS: Final = 1 << 32
+_MAX_PARTS: Final = 1 << 32
 """Limit of the modulus: filter arithmetic does not tell all 64-bit numbers apart."""
 
 
@@ -82,7 +82,7 @@ def _part(term: Expr) -> KeyPartition | None:
         case Or((choice, IsNull(operand))) if operand == _HASH:
             return _part(choice)
         case Comparison("=", Arithmetic("%", left, Literal(int(modulus))), Literal(int(remainder))):
-            if left == _HASH and 0 < modulus <= _MOST_PARTS:
+            if left == _HASH and 0 < modulus <= _MAX_PARTS:
                 return KeyPartition(modulus, remainder)
     return None
 

@@ -1,8 +1,8 @@
 """Queries: select the records that match, as of the moment at which the query began.
 
 A query runs in slices, each short enough not to delay publishing, and records may change between
-them. A `QuerySnapshot` keeps the state that the query sees: a row that has changed since is tested by
-the record saved for it.
+them. A `QuerySnapshot` keeps the state that the query sees: a row that has changed since is tested
+by the record saved for it.
 
 If SOW keys or a hash index determine the records to test, only those are read. All other queries
 scan the memo indexes block by block and test whole columns at once. With regular expressions, they
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from server.expressions.backends.compile_columns import ColumnFilter, ColumnBatch
+from server.expressions.backends.compile_columns import ColumnBatch, ColumnFilter
 from server.expressions.inference import with_inferred_types
 from server.expressions.tree import Expr, OrderTerm
 from server.storage.sow.history import HistoryPoint
@@ -32,15 +32,15 @@ from server.storage.sow.keys.partitions import without_part
 from server.storage.sow.query.adaptive_batch import AdaptiveBatchSize
 from server.storage.sow.query.candidates import candidates
 from server.storage.sow.query.record_filter import RecordFilter
-from server.storage.sow.query.record_order import RecordOrder, SortRow, RowSorter
+from server.storage.sow.query.record_order import RecordOrder, RowSorter, SortRow
 from server.storage.sow.record_context import RecordContexts
 from server.storage.sow.record_table import RecordTable
 from server.storage.sow.records import Record
 from server.storage.sow.snapshot import QuerySnapshot
 
-_READ_AT_ONCE: Final = 1000
+_READ_BATCH_SIZE: Final = 1000
 """Records that are read one by one per slice."""
-_ORDERED_AT_ONCE: Final = 250
+_SORT_BATCH_SIZE: Final = 250
 """Rows after which a slice ends that prepares rows for sorting, or emits them in order."""
 _WARM_BLOCKS: Final = 16
 """Blocks per slice, if hardly any of their records have to be parsed."""
@@ -137,7 +137,7 @@ class Query(Iterator[list[Record]]):
             MEMO_BLOCK_ROWS if self._ordering is None else MEMO_BLOCK_ROWS // 2
         )  # sorting is slower than testing
         self._portions: Final = AdaptiveBatchSize(
-            self._expr, in_blocks if self._candidates is None else _READ_AT_ONCE
+            self._expr, in_blocks if self._candidates is None else _READ_BATCH_SIZE
         )
         self._test: Final = RecordFilter(table, self._expr, restricted, self._portions.effort)
         self._is_wanted: Final = self._test if self._part is None else self._part.only(self._test)
@@ -149,7 +149,7 @@ class Query(Iterator[list[Record]]):
         self._snapshot = _NO_SNAPSHOT
         self._steps: Iterator[list[Record]]
         few = self._candidates
-        if few is not None and len(few) <= _READ_AT_ONCE and self._is_quick:
+        if few is not None and len(few) <= _READ_BATCH_SIZE and self._is_quick:
             self._steps = iter((self._found_at_once(few),))
         else:
             self._snapshot = table.open_snapshot(keep_all=self._ordering is not None)
@@ -233,11 +233,14 @@ class Query(Iterator[list[Record]]):
             )
         ordering = () if self._ordering is None else self._ordering.fields
         fields = (*self._test.fields, *ordering)
-        enough = _READ_AT_ONCE if self._ordering is None else _ORDERED_AT_ONCE
+        enough = _READ_BATCH_SIZE if self._ordering is None else _SORT_BATCH_SIZE
         blocks = parsed = 0
         rows, saved = list[int](), list[tuple[int, Record]]()
         for block in range((len(self._mask) + MEMO_BLOCK_ROWS - 1) // MEMO_BLOCK_ROWS):
-            first, end = block * MEMO_BLOCK_ROWS, min((block + 1) * MEMO_BLOCK_ROWS, len(self._mask))
+            first, end = (
+                block * MEMO_BLOCK_ROWS,
+                min((block + 1) * MEMO_BLOCK_ROWS, len(self._mask)),
+            )
             unread = self._table.memo.unread(block, fields)
             if self._part is not None:
                 whole = slice(first, end)
@@ -293,7 +296,9 @@ class Query(Iterator[list[Record]]):
             return column_filter(everything) & mask
         offsets = np.flatnonzero(mask) + first
         rows = (offsets + block * MEMO_BLOCK_ROWS).tolist()
-        some = ColumnBatch(everything.take(offsets).columns, len(rows), RecordContexts(rows, self._at))
+        some = ColumnBatch(
+            everything.take(offsets).columns, len(rows), RecordContexts(rows, self._at)
+        )
         mask[offsets - first] = column_filter(some)
         return mask
 
@@ -329,5 +334,5 @@ class Query(Iterator[list[Record]]):
         return placed
 
     def _ordered(self, ranking: RowSorter) -> Iterator[list[Record]]:
-        for rows in ranking.slices(_ORDERED_AT_ONCE):
+        for rows in ranking.slices(_SORT_BATCH_SIZE):
             yield [self._at(row) for row in rows]

@@ -31,7 +31,7 @@ _FEW: Final = 1000
 """Limit of wanted rows up to which all others are dropped, which takes as long as a sort."""
 _RUN: Final = 2000
 """Rows that are sorted at once (3 ms): the more rows, the fewer runs to merge."""
-_LET_GO_AT_ONCE: Final = 10
+_RELEASE_BATCH_SIZE: Final = 10
 """Runs of rows that are freed per slice."""
 
 
@@ -126,6 +126,6 @@ class RowSorter:
             yield []
         while some := [row for _, row in islice(merged, size)]:
             yield some
-        while len(self._runs) > _LET_GO_AT_ONCE:
-            del self._runs[-_LET_GO_AT_ONCE:]
+        while len(self._runs) > _RELEASE_BATCH_SIZE:
+            del self._runs[-_RELEASE_BATCH_SIZE:]
             yield []

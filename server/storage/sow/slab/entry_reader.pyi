@@ -20,7 +20,7 @@ class Slabs:
     def join_bodies(
         self, locations: array[int], rows: Sequence[int]
     ) -> tuple[bytes, array[int]] | None:
-        """The bodies of some rows, see `JoinedBodies`; None if one of them cannot be had.
+        """Return the bodies of some rows, see `JoinedBodies`; None if one of them cannot be had.
 
         Args:
             locations: where the entry of each row is.
@@ -31,12 +31,12 @@ class Slabs:
         """
 
     def read_bodies(self, locations: array[int], rows: Sequence[int]) -> list[bytes] | None:
-        """The bodies of some rows one by one; see `read_records`."""
+        """Yield the bodies of some rows one by one; see `read_records`."""
 
     def read_records(
         self, locations: array[int], rows: Sequence[int], topic: str
     ) -> list[Record] | None:
-        """The records of some rows; None if one of them cannot be had.
+        """Return the records of some rows; None if one of them cannot be had.
 
         Args:
             locations: where the entry of each row is.

@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 
 import array
 
-from server.util.decimals cimport MOST_DECIMALS, put_decimals
+from server.util.decimals cimport MAX_DECIMALS, put_decimals
 from server.storage.journal.format.octets cimport (
     crc32c, load_u32, load_u64, store_u32, store_u64, uint8_t, uint32_t, uint64_t
 )
@@ -65,7 +65,7 @@ cdef enum:  # offsets of the fields of an entry
     EXPIRES = 40
     NUMBER = 48
     TEXTS = 56
-    MOST_OF_TEXT = 0xFFFF
+    MAX_OF_TEXT = 0xFFFF
 
 cdef enum:
     RECORD = 1
@@ -82,8 +82,8 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
     cdef Py_ssize_t length, room, key_size, correlation_size = 0, bookmark_size = 0
     cdef uint64_t timestamp = 0 if timestamps is not None else run.timestamp
     cdef uint64_t expires = 0 if moments is not None else run.expires
-    cdef uint8_t[MOST_DECIMALS] key
-    cdef uint8_t[2 * MOST_DECIMALS + 2] bookmark
+    cdef uint8_t[MAX_DECIMALS] key
+    cdef uint8_t[2 * MAX_DECIMALS + 2] bookmark
     cdef uint8_t *behind_publisher = put_decimals(bookmark, 0 if publishers is not None else run.publisher)
     cdef uint8_t *at
     cdef uint8_t *to
@@ -122,7 +122,7 @@ def write_run(mapped, Py_ssize_t position, Py_ssize_t limit, uint64_t epoch, run
                 correlation_size = PyBytes_GET_SIZE(correlation_id)
             length = TEXTS + key_size + correlation_size + bookmark_size + PyBytes_GET_SIZE(body)
             room = (length + 7) & ~<Py_ssize_t>7
-            if room > limit - position or correlation_size > MOST_OF_TEXT:
+            if room > limit - position or correlation_size > MAX_OF_TEXT:
                 array.resize(rooms, place - start)
                 break
             at = <uint8_t *>view.buf + position
@@ -170,7 +170,7 @@ def place_run(
     cdef Py_ssize_t count = len(written), place, row
     cdef long long gained = 0
     cdef unsigned room
-    cdef uint8_t[MOST_DECIMALS] key
+    cdef uint8_t[MAX_DECIMALS] key
     cdef PyObject *found
     if count > len(numbers) - start or written.itemsize != 4 or rooms.itemsize != 4:
         raise ValueError("as many keys as entries")

@@ -15,7 +15,7 @@ from libc.stdlib cimport free as release, malloc, realloc
 
 import array
 
-from server.util.decimals cimport MOST_DECIMALS, put_decimals
+from server.util.decimals cimport MAX_DECIMALS, put_decimals
 from server.storage.journal.format.octets cimport crc32c, load_u32
 from server.storage.sow.slab.entry cimport HEAD, Entry, read_entry, text_at
 
@@ -261,7 +261,7 @@ cdef class Placing:
 
     def finish(self):
         cdef Py_ssize_t row
-        cdef uint8_t[MOST_DECIMALS] key
+        cdef uint8_t[MAX_DECIMALS] key
         cdef dict rows = self._rows
         for row in range(min(self._most, len(self._locations))):
             if self._keys[row].is_number:
@@ -287,7 +287,7 @@ cdef inline bint read_number(const uint8_t *text, Py_ssize_t size, uint64_t *num
     cdef uint64_t value = 0
     cdef unsigned digit
     cdef Py_ssize_t place
-    if not 0 < size <= MOST_DECIMALS or (text[0] == 48 and size > 1):
+    if not 0 < size <= MAX_DECIMALS or (text[0] == 48 and size > 1):
         return False
     for place in range(size):
         digit = <unsigned>text[place] - 48

@@ -229,7 +229,9 @@ class SlabFile:
     @property
     def stored_chains(self) -> ChainFilePosition:
         """See `RecordStore.stored_chains`."""
-        return ChainFilePosition(self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT))
+        return ChainFilePosition(
+            self._note_in(form.CHAINS_SLOT), self._note_in(form.CHAINS_SIZE_SLOT)
+        )
 
     def note_chains(self, stored: ChainFilePosition) -> None:
         """Store how far chained ids are on stable storage; the next commit makes it durable."""

@@ -18,7 +18,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from server.storage.sow.group_commit import GroupCommit, CommitJob
+from server.storage.sow.group_commit import CommitJob, GroupCommit
 from server.storage.sow.keys.key_source import NO_KEY
 from server.storage.sow.record_batch import SowRecordBatch
 from server.storage.sow.records import Record
@@ -33,26 +33,26 @@ from server.storage.sow.slab.slab_format import (
     SlabHeader,
 )
 from server.storage.sow.slab.slab_scan import SlabLogEnd
-from server.storage.sow.store import RecordTooLargeError, StoreCallback, RecordStoreError
+from server.storage.sow.store import RecordStoreError, RecordTooLargeError, StoreCallback
 from server.util.encoding import text_to_bytes
 
-_LONGEST_BOOKMARK: Final = 2 * len(str((1 << 64) - 1)) + 2
+_MAX_BOOKMARK_LENGTH: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark after space for it has been made."""
 
 
-_MOST_BESIDES: Final = form.ENTRY.size + _LONGEST_BOOKMARK + 8
+_MAX_BESIDES: Final = form.ENTRY.size + _MAX_BOOKMARK_LENGTH + 8
 """Bytes of an entry besides its texts and body, padding included."""
 
 
-_MOST_BESIDES_IN_RUN: Final = _MOST_BESIDES + len(NO_KEY)
+_MAX_BESIDES_IN_RUN: Final = _MAX_BESIDES + len(NO_KEY)
 """The same for a record of a run, with its key, which is a number."""
 
 
-_MOST_OF_CHARACTER: Final = 4
+_MAX_OF_CHARACTER: Final = 4
 """Bytes of one character, at most."""
 
 
-_MOST_KEPT: Final = 1 << 16
+_MAX_KEPT: Final = 1 << 16
 """Bytes at the end of the newest slab that are reserved for deletions when no slab is free."""
 
 
@@ -108,7 +108,7 @@ class SlabLog:
         self._position = 0
         self._slab = file.slabs[0] if file.slabs else None
         self._reserved = 0  # free slabs that only new entries may begin
-        self._kept_room = min(self.slab_size // 16, _MOST_KEPT)
+        self._kept_room = min(self.slab_size // 16, _MAX_KEPT)
         self._kept_from = self.slab_size - self._kept_room
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
@@ -146,17 +146,19 @@ class SlabLog:
             raise self._file.loss()
         slabs, position = 0, self.slab_size if self._head is None else self._position
         records = list(records)
-        texts_at_most = _MOST_OF_CHARACTER * sum(
+        texts_at_most = _MAX_OF_CHARACTER * sum(
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
-        at_most = texts_at_most + sum([len(one.body) + _MOST_BESIDES for one in records])
+        at_most = texts_at_most + sum([len(one.body) + _MAX_BESIDES for one in records])
         limit = self.slab_size if to_delete else self._limit()
         if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
             self._reserved = 0  # the upper bound fits, as nearly always
             return
         for record in records:
             texts = [_octets(text) for text in (record.topic, record.key, record.correlation_id)]
-            length = form.ENTRY.size + sum(map(len, texts)) + _LONGEST_BOOKMARK + len(record.body)
+            length = (
+                form.ENTRY.size + sum(map(len, texts)) + _MAX_BOOKMARK_LENGTH + len(record.body)
+            )
             self._check_size(length, *texts)
             room = (length + 7) & -8
             if position + room > self.slab_size:
@@ -178,8 +180,8 @@ class SlabLog:
             bodies: the bodies of the records.
             correlation_ids: the correlation ids of the records; empty if there are none.
         """
-        lengths = [_MOST_OF_CHARACTER * len(mark) for mark in correlation_ids]
-        at_most = sum(map(len, bodies)) + _MOST_BESIDES_IN_RUN * len(bodies) + sum(lengths)
+        lengths = [_MAX_OF_CHARACTER * len(mark) for mark in correlation_ids]
+        at_most = sum(map(len, bodies)) + _MAX_BESIDES_IN_RUN * len(bodies) + sum(lengths)
         is_near_end = self._head is None or self._position + at_most > self._limit()
         is_too_long = max(lengths, default=0) > form.MAX_TEXT
         if is_near_end or is_too_long or self._guard.lost or topic != self._topic:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 AUTOMATIC_INTERVAL: Final = 0.1
 """Seconds between two checks whether a client keeps up, where the interval is `auto`."""
 
-_AT_ONCE: Final = 16
+_BATCH_SIZE: Final = 16
 """Messages released between two looks at the clock."""
 
 _MESSAGE: Final = 600
@@ -173,13 +173,13 @@ class Conflater:
             self._is_leaving = True
             self._queue(self)
         else:
-            if self._release_due(self._clock.steady(), _AT_ONCE):
+            if self._release_due(self._clock.steady(), _BATCH_SIZE):
                 self._cancel = self._clock.call_later(0, self._deliver_due)
             self._flush()
 
     def step(self) -> bool:
         """Release some of the due messages. See `EngineTask.step`."""
-        self._is_leaving = self._release_due(self._clock.steady(), _AT_ONCE)
+        self._is_leaving = self._release_due(self._clock.steady(), _BATCH_SIZE)
         return self._is_leaving
 
     def _release_due(self, now: float, most: int) -> bool:

@@ -28,7 +28,9 @@ class LoggedEnvelope(Envelope):
 
     __slots__ = ("_entry", "_further_keys", "_further_wanted")
 
-    def __init__(self, entry: JournalEntry) -> None:  # no super().__init__(): one is made per message
+    def __init__(
+        self, entry: JournalEntry
+    ) -> None:  # no super().__init__(): one is made per message
         self._entry = entry
         self._further_keys = b""
         self._further_wanted = (False, False, False)

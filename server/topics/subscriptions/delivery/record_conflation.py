@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.conflation import Conflater
     from server.topics.subscriptions.delivery.focus_state import FocusKey
     from server.topics.subscriptions.delivery.record_delivery import (
-        RecordVisibility,
         RecordFramer,
         RecordMessage,
+        RecordVisibility,
     )
     from server.topics.subscriptions.subscription import Subscription
 
@@ -91,7 +91,11 @@ class ConflatedRecordDelivery:
         """See `RecordDelivery.deliver`."""
         body, form = b"", self.form
         presentation = self.subscription.presentation
-        if form is RecordMessageForm.DELTA and self.barrier is not None and self.barrier.hid(message):
+        if (
+            form is RecordMessageForm.DELTA
+            and self.barrier is not None
+            and self.barrier.hid(message)
+        ):
             form = RecordMessageForm.WHOLE
         if form is RecordMessageForm.WHOLE:
             body = presentation.cut(message.body)

@@ -336,7 +336,10 @@ class DeltaDelivery:
     __slots__ = ("_barrier", "_changed", "_unchanged")
 
     def __init__(
-        self, changed: RecordFramer, unchanged: RecordFramer | None, barrier: RecordVisibility | None
+        self,
+        changed: RecordFramer,
+        unchanged: RecordFramer | None,
+        barrier: RecordVisibility | None,
     ) -> None:
         self._changed = changed
         self._unchanged = unchanged

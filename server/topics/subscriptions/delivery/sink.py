@@ -59,7 +59,9 @@ class SinkDelivery:
 
     __slots__ = ("_presentation", "_sink", "_tally", "_topic")
 
-    def __init__(self, sink: MessageSink, topic: str, presentation: Presentation, tally: TrafficCounter) -> None:
+    def __init__(
+        self, sink: MessageSink, topic: str, presentation: Presentation, tally: TrafficCounter
+    ) -> None:
         self._tally = tally
         self._sink = sink
         self._topic = topic
@@ -84,7 +86,9 @@ class SinkFramer:
 
     __slots__ = ("_take", "_topic", "presentation")
 
-    def __init__(self, sink: MessageSink, topic: str, presentation: Presentation, *, leaves: bool) -> None:
+    def __init__(
+        self, sink: MessageSink, topic: str, presentation: Presentation, *, leaves: bool
+    ) -> None:
         self._take = sink.take_leaving if leaves else sink.take_record
         self._topic = topic
         self.presentation = presentation

@@ -14,7 +14,7 @@ from config_schema.spec import SlowClientLimits
 
 _DEFAULT_SHARE_OF_MEMORY: Final = 10  # percent
 _DEFAULT_CLIENT_CAPACITY: Final = 50  # percent
-_LEAST_DEFAULT_DISK: Final = 1024**3
+_MIN_DEFAULT_DISK: Final = 1024**3
 _DEFAULT_DIRECTORY: Final = "/var/tmp"  # noqa: S108 - where AMPS puts these files; ours have no name
 _NANOSECONDS: Final = 1e9
 
@@ -53,7 +53,7 @@ def limits_of(spec: SlowClientLimits, enclosing: SlowClientLimits | None = None)
 
     outer = spec if enclosing is None else enclosing
     memory = spec.message_memory_limit or outer.message_memory_limit or _default_memory()
-    disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _LEAST_DEFAULT_DISK)
+    disk = spec.message_disk_limit or outer.message_disk_limit or max(memory, _MIN_DEFAULT_DISK)
     age = spec.client_message_age_limit or outer.client_message_age_limit
     capacity = spec.client_max_capacity or outer.client_max_capacity or _DEFAULT_CLIENT_CAPACITY
     return ClientLimits(

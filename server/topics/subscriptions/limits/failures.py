@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from server.util.task import EngineTask
 
 _REASON: Final = "subscription ended"
-_AT_ONCE: Final = 20
+_BATCH_SIZE: Final = 20
 """Subscriptions that end in a slice."""
 
 
@@ -100,7 +100,7 @@ class SubscriptionFailures:
 
     def step(self) -> bool:
         """End some of the subscriptions. See `EngineTask.step`."""
-        for _ in range(min(_AT_ONCE, len(self._reported))):
+        for _ in range(min(_BATCH_SIZE, len(self._reported))):
             failure = self._reported.popleft()
             try:
                 self._end(failure)

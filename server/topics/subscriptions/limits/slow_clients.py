@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _SLICE: Final = 256 * 1024
 """Bytes passed to a socket at once."""
 
-_WRITTEN_AT_ONCE: Final = 1024 * 1024
+_WRITE_BATCH_SIZE: Final = 1024 * 1024
 """Bytes spilled to the file before other tasks run; writing them takes below 1 ms."""
 
 _CLOSING: Final = DaemonThreadPool(1, "spill-close")
@@ -304,7 +304,7 @@ class ClientBacklog:
         self._cancel_spilling = None
         if self._file is None:
             return
-        end = self._written + _WRITTEN_AT_ONCE
+        end = self._written + _WRITE_BATCH_SIZE
         try:
             self._file.seek(0, os.SEEK_END)
             while self._queue and self._written < end:
@@ -396,7 +396,7 @@ class ClientBacklog:
 def _release(queue: deque[bytes | memoryview], file: IO[bytes] | None) -> None:
     """Free waiting bytes and close the file; yield to other threads after each large piece."""
     while queue:
-        if len(queue.popleft()) > _WRITTEN_AT_ONCE:
+        if len(queue.popleft()) > _WRITE_BATCH_SIZE:
             time.sleep(0)
     if file is not None:
         file.close()

@@ -25,7 +25,7 @@ from server.expressions.tree import (
     Reference,
 )
 from server.message_types.base import Value
-from server.util.multimap import MultimapItems, members, add_item, discard_item
+from server.util.multimap import MultimapItems, add_item, discard_item, members
 from server.util.prefetch import prefetch
 from server.util.string_table import StringTable
 
@@ -229,7 +229,9 @@ class FieldIndex(Generic[CandidateT]):
         )
 
 
-def _both(some: MultimapItems[CandidateT] | None, others: MultimapItems[CandidateT] | None) -> FieldCandidates[CandidateT]:
+def _both(
+    some: MultimapItems[CandidateT] | None, others: MultimapItems[CandidateT] | None
+) -> FieldCandidates[CandidateT]:
     """Merge the candidates of two lookups."""
     if some is None or others is None:
         return others if some is None else some

@@ -23,10 +23,10 @@ from collections.abc import Iterable
 from time import perf_counter, thread_time
 from typing import Final, NamedTuple
 
-_MOST_BETWEEN: Final = 2_000
+_MAX_BETWEEN: Final = 2_000
 """Messages between two looks, about. A look takes two to three times as long as a match."""
 
-_MOST_TIMED: Final = 256
+_MAX_TIMED: Final = 256
 """Tests that are timed in a look."""
 
 _RATE_SECONDS: Final = 10.0
@@ -91,7 +91,9 @@ class FilterTime:
         self._looks_before = looks.count
         self._messages_before = looks.messages
 
-    def cost(self, looks: CostSampler, topic: str, text: str, users: int, sharers: int) -> FilterCost:
+    def cost(
+        self, looks: CostSampler, topic: str, text: str, users: int, sharers: int
+    ) -> FilterCost:
         """Return the cost of the filter.
 
         Args:
@@ -139,7 +141,7 @@ class CostSampler:
         now = perf_counter()
         if now - self._mark[0] > _RATE_SECONDS:
             self._earlier, self._mark = self._mark, (now, self.messages)
-        between = min(self.count**2, _MOST_BETWEEN)
+        between = min(self.count**2, _MAX_BETWEEN)
         self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return CostSample()
 
@@ -181,7 +183,7 @@ class CostSample:
 
     def timed(self, tests: int) -> range:
         """Return the numbers of the tests to time; the step is the count that each stands for."""
-        step = 1 + (tests - 1) // _MOST_TIMED
+        step = 1 + (tests - 1) // _MAX_TIMED
         return range(random.randrange(step), tests, step) if tests else range(0)  # noqa: S311 - a sample, no secret
 
     def took(self, begun: float) -> float:

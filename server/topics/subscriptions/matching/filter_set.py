@@ -41,12 +41,16 @@ from server.storage.sow.record_context import context_of
 from server.topics.subscriptions.matching.equality_lookup import EqualityLookup
 from server.topics.subscriptions.matching.field_index import (
     FieldIndex,
-    QuickFind,
     IndexableTerm,
+    QuickFind,
     indexable_terms,
 )
-from server.topics.subscriptions.matching.filter_costs import FilterCost, CostSampler, FilterTime
-from server.topics.subscriptions.matching.regex_budget import ConnectionFailureCounter, LongSearchCounter, SearchBudget
+from server.topics.subscriptions.matching.filter_costs import CostSampler, FilterCost, FilterTime
+from server.topics.subscriptions.matching.regex_budget import (
+    ConnectionFailureCounter,
+    LongSearchCounter,
+    SearchBudget,
+)
 from server.topics.subscriptions.matching.vectorized import BatchMatcher
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.outbox import Outbox
 
 _FEW_FIELDS: Final = 16
-_MOVED_AT_ONCE: Final = 4
+_MOVE_BATCH_SIZE: Final = 4
 """Filters that are moved to the next layout when a filter is removed."""
 
 
@@ -197,7 +201,7 @@ class FilterSet:
         if self._next is not None:
             if filter_.layout is self._next:
                 self._next.displace(filter_)
-            self._move_some(self._next, _MOVED_AT_ONCE)
+            self._move_some(self._next, _MOVE_BATCH_SIZE)
         elif self._layout.is_wasteful:
             self._next = _Layout(self._message_type, self._functions, self._searches)
             self._unmoved = list(self._filters.values())
@@ -410,7 +414,9 @@ class _Layout:
         plan: the matching plan; None after a change of the filters.
     """
 
-    def __init__(self, message_type: MessageType, functions: Functions, searches: LongSearchCounter) -> None:
+    def __init__(
+        self, message_type: MessageType, functions: Functions, searches: LongSearchCounter
+    ) -> None:
         self.plan: _Plan | None = None
         self._message_type = message_type
         self._functions = functions
@@ -559,7 +565,9 @@ class _Plan(NamedTuple):
 
     extract: Extractor
     scanned: list[tuple[Filter, Predicate]]
-    lookups: list[tuple[int, QuickFind[FilterCandidate], Callable[[Value], Collection[FilterCandidate]]]]
+    lookups: list[
+        tuple[int, QuickFind[FilterCandidate], Callable[[Value], Collection[FilterCandidate]]]
+    ]
     has_tests: bool
     by_value: EqualityLookup | None
 

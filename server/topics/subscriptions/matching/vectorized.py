@@ -22,7 +22,7 @@ _WORTH_MAKING: Final = 256
 """Messages after which a set of filters is expected to last."""
 
 
-_MOST_SETS: Final = 1024
+_MAX_SETS: Final = 1024
 """Cached sets of matching filters."""
 
 
@@ -75,7 +75,9 @@ class BatchMatcher(Generic[FilterT]):
             self._make(list(filters))
         return self._decide is not None
 
-    def decide(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, int, tuple[FilterT, ...] | None]]:
+    def decide(
+        self, bodies: Sequence[bytes]
+    ) -> Iterator[tuple[int, int, tuple[FilterT, ...] | None]]:
         """Decide the filters for messages, if `is_ready` has returned True.
 
         Returns:
@@ -89,7 +91,7 @@ class BatchMatcher(Generic[FilterT]):
     def _matched(self, bits: int) -> tuple[FilterT, ...]:
         found = self._matches.get(bits)
         if found is None:
-            if len(self._matches) >= _MOST_SETS:
+            if len(self._matches) >= _MAX_SETS:
                 self._matches.clear()
             found = tuple(one for place, one in enumerate(self._filters) if bits >> place & 1)
             self._matches[bits] = found

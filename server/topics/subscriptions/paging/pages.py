@@ -55,7 +55,11 @@ class TopicPages:
     __slots__ = ("_differ", "_filters", "_find", "_message_type", "_paged", "_results")
 
     def __init__(
-        self, message_type: MessageType, functions: Functions, find: FindRecord, differ: DeltaEncoder
+        self,
+        message_type: MessageType,
+        functions: Functions,
+        find: FindRecord,
+        differ: DeltaEncoder,
     ) -> None:
         self._message_type: Final = message_type
         self._filters: Final = FilterSet(message_type, functions, self._give_up_on)

@@ -1,0 +1,91 @@
+"""The rules of language that a program can check: names, and the words of docstrings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_ROOT: Final = Path(__file__).parents[1]
+_PRODUCT: Final = ("amperage", "config_schema", "server", "actions", "pipeline")
+
+_SHARED_NAMES: Final = {
+    "Message",  # amperage.Message, and pipeline.expressions.Message, which are both public
+}
+
+_MODULES_IN_ING: Final = {
+    "blocking": "the blocking client, beside `aio`",
+    "chaining": "AMPS's word: the chaining key generator",
+    "do_nothing": "AMPS's name of the action",
+    "encoding": "a noun",
+    "framing": "a noun",
+    "monitoring": "AMPS's word: the Monitoring Guide",
+    "shell_quoting": "a noun",
+    "underlying": "AMPS's word: UnderlyingTopic",
+}
+
+_RATES: Final = [
+    (r"what", 0, 2),
+    (r"who|whom|whose|whoever", 0, 0.5),
+    (r"somebody|nobody|anybody|everybody", 0, 0.05),
+    (r"returns?", 4, 40),
+]
+"""A pattern of words, and their least and largest number in 1,000 words of docstrings."""
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """The modules of the product."""
+    files = [file for package in _PRODUCT for file in sorted((_ROOT / package).rglob("*.py"))]
+    assert len(files) > 1000
+    return {file: ast.parse(file.read_text("utf-8")) for file in files}
+
+
+def docstrings() -> Iterator[str]:
+    """The docstrings of modules, classes and functions, and of attributes."""
+    for tree in modules().values():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield text
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for file, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(file.relative_to(_ROOT)))
+    shared = {name: files for name, files in places.items() if len(files) > 1}
+    assert set(shared) <= _SHARED_NAMES, shared
+
+
+def test_modules_are_named_with_nouns() -> None:
+    found = {file.stem for file in modules() if file.stem.endswith("ing")}
+    found |= {file.stem for file in _ROOT.glob("server/**/*.pyx") if file.stem.endswith("ing")}
+    assert found == set(_MODULES_IN_ING)
+
+
+def test_limits_are_called_max_and_min() -> None:
+    pattern = re.compile(r"\b_?(?:(?:MOST|LEAST|LONGEST|LARGEST)_(?!RECENT)\w+|\w*AT_ONCE)\b")
+    names = [
+        f"{file.relative_to(_ROOT)}: {name}"
+        for file in modules()
+        for name in pattern.findall(file.read_text("utf-8"))
+    ]
+    assert names == []
+
+
+@pytest.mark.parametrize(("words", "least", "most"), _RATES)
+def test_docstrings_keep_to_the_fields_words(words: str, least: float, most: float) -> None:
+    counts: Counter[str] = Counter()
+    for docstring in docstrings():
+        counts.update(re.findall(r"[a-z']+", docstring.lower()))
+    found = sum(count for word, count in counts.items() if re.fullmatch(words, word))
+    assert least <= 1000 * found / counts.total() <= most
