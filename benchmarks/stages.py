@@ -17,22 +17,21 @@ OTHER: Final = "event loop"
 """The stage of samples that no function of ours had asked for."""
 STAGES: Final[Mapping[str, str]] = {
     "wire": "cutting frames, headers",
-    "core": "turns, sessions",
-    "commands": "commands, acks",
+    "engine": "scheduler, sessions",
+    "engine.commands": "commands, acks",
+    "engine.replays": "replays",
     "topics": "topics",
-    "subscriptions": "matching, deliveries",
-    "subscriptions.outbox": "sending",
-    "subscriptions.slow_clients": "sending",
+    "topics.subscriptions": "matching, deliveries",
+    "topics.subscriptions.delivery.outbox": "sending",
+    "topics.subscriptions.limits.slow_clients": "sending",
     "transports": "sending",
     "message_types": "fields of bodies",
     "expressions": "filters",
-    "sow": "records",
-    "journal": "the log",
-    "replays": "replays",
+    "storage.sow": "records",
+    "storage.journal": "the log",
     "statistics": "statistics",
-    "entitlement": "permissions",
-    "program": OTHER,
-    "assembly": OTHER,
+    "security": "permissions",
+    "app": OTHER,
 }
 """What is done in a package, or module, of the server; the longest name that fits counts."""
 
@@ -120,8 +119,8 @@ def _function(frame: str, modules: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _compiled(parts: Sequence[str], modules: Mapping[str, str]) -> tuple[str, str]:
-    """The last name of a module stands for it; of those that share it, the last two names."""
-    for length in (2, 1):
+    """Return the module and the function: a module is shortened to its last, unique names."""
+    for length in range(len(parts) - 1, 0, -1):
         module = modules.get(_BETWEEN.join(parts[:length]))
         if module is not None:
             return module, ".".join(parts[length:])
@@ -131,9 +130,9 @@ def _compiled(parts: Sequence[str], modules: Mapping[str, str]) -> tuple[str, st
 def compiled_names(modules: Iterable[str]) -> Mapping[str, str]:
     """Names of modules (`wire.framing`) by how mypyc may shorten them in those of functions."""
     return {
-        short: module
+        _BETWEEN.join(module.split(".")[start:]): module
         for module in modules
-        for short in (module.rpartition(".")[2], module.replace(".", _BETWEEN))
+        for start in range(module.count(".") + 1)
     }
 
 

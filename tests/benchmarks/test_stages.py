@@ -8,7 +8,14 @@ import pytest
 
 from benchmarks.stages import OTHER, Stages, compiled_names, read
 
-NAMES = compiled_names(["wire.framing", "sow.topic", "topics.topic", "subscriptions.outbox"])
+NAMES = compiled_names(
+    [
+        "wire.framing",
+        "storage.sow.record_table",
+        "topics.topic",
+        "topics.subscriptions.delivery.outbox",
+    ]
+)
 LIBRARY = "(server/message_path__mypyc.cpython-311-x86_64-linux-gnu.so)"
 
 
@@ -20,9 +27,9 @@ def _read(*lines: str) -> Stages:
     ("frame", "stage", "function"),
     [
         (
-            "Turns._turn (server/engine/scheduler.py:242)",
-            "turns, sessions",
-            "core.turns: Turns._turn",
+            "Scheduler._turn (server/engine/scheduler.py:242)",
+            "scheduler, sessions",
+            "engine.scheduler: Scheduler._turn",
         ),
         (
             "read (/srv/server/message_types/json_fields.pyx:126)",
@@ -32,7 +39,7 @@ def _read(*lines: str) -> Stages:
         (
             "synchronise (server/storage/journal/commit_io.c:1304)",
             "the log",
-            "journal.storing: synchronise",
+            "storage.journal.commit_io: synchronise",
         ),
         (
             f"CPyDef_framing___FrameReader___feed {LIBRARY}",
@@ -45,9 +52,9 @@ def _read(*lines: str) -> Stages:
             "wire.framing: FrameReader._split",
         ),
         (
-            f"CPyDef_sow___topic___SowTopic___publish {LIBRARY}",
+            f"CPyDef_sow___record_table___RecordTable___put {LIBRARY}",
             "records",
-            "sow.topic: SowTopic.publish",
+            "storage.sow.record_table: RecordTable.put",
         ),
         (
             f"CPyDef_topics___topic___Topic___publish {LIBRARY}",
@@ -57,9 +64,9 @@ def _read(*lines: str) -> Stages:
         (
             f"CPyDef_outbox___Outbox___flush {LIBRARY}",
             "sending",
-            "subscriptions.outbox: Outbox.flush",
+            "topics.subscriptions.delivery.outbox: Outbox.flush",
         ),
-        ("_run (server/app/launch.py:181)", OTHER, "program.launch: _run"),
+        ("_run (server/app/launch.py:181)", OTHER, "app.launch: _run"),
     ],
 )
 def test_a_frame_of_ours(frame: str, stage: str, function: str) -> None:

@@ -41,14 +41,14 @@ TOPICS: Final = ("plain", "kept", "held", "logged", "safe")
 MESSAGES: Final = 60
 
 MODELS: Final = (
-    "core/test_filtered_runs.py",
-    "core/test_incoming_model.py",
-    "core/test_record_runs.py",
-    "core/test_repeated_publishes.py",
-    "core/test_repeated_subscribe.py",
-    "core/test_replay_model.py",
-    "core/test_routing_model.py",
-    "sow/test_runs.py",
+    "engine/test_filtered_runs.py",
+    "engine/test_applier_model.py",
+    "engine/test_record_runs.py",
+    "engine/test_repeated_publishes.py",
+    "engine/test_repeated_subscribe.py",
+    "engine/test_replay_model.py",
+    "engine/test_routing_model.py",
+    "storage/sow/test_record_batches.py",
 )
 """Tests of the message path against models of it."""
 

@@ -113,7 +113,7 @@ def test_what_is_decided_is_what_matches(
     for body, outcome in zip(given, outcomes, strict=True):
         assert outcome in (UNDECIDED, matched(trees, body))
     stream = b"".join(frame(b"{}", body) for body in given)
-    places, _, end = cut_run(stream + bytes([next_length, 44, 34]), 0, b"{}", None, 1000)
+    places, _, end = cut_run(stream + bytes([next_length, 44, 34]), 0, b"{}", None, 10_000)
     assert (list(places), end) == (given, len(stream))
     in_place = decided(trees, places)
     assert in_place[:-1] == outcomes[:-1]

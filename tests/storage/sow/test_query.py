@@ -107,7 +107,7 @@ def disturb(clerk: Clerk, source: random.Random, numbers: int) -> None:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few records in a block that a small topic has many."""
     for module in ("indexes.memo_index", "query.query", "snapshot", "record_table"):
-        monkeypatch.setattr(f"server.storage.sow.{module}.BLOCK", 16)
+        monkeypatch.setattr(f"server.storage.sow.{module}.MEMO_BLOCK_ROWS", 16)
     monkeypatch.setattr("server.storage.sow.query.query._READ_BATCH_SIZE", 10)
     monkeypatch.setattr("server.storage.sow.query.query._WARM_BLOCKS", 2)
 
