@@ -1,6 +1,6 @@
 """Elements as typed values: a value that cannot be read is reported, and reading continues.
 
-A `ElementReader` is one element. Its methods take the names of children and return values, so that
+An `ElementReader` is one element. Its methods take the names of children and return values, so that
 the compiler of a section reads like the section's documentation. A missing or wrong value is
 replaced by a stand-in of the right type: it is never used, because a configuration with errors
 gives no instance, but the later checks still run and the whole file is checked in one run.

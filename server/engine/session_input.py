@@ -138,7 +138,7 @@ class SessionInput:
         self._resume = resume
         self._is_held = False  # waits, but not for a turn: `_go_on` queues it
         self._unfinished: CommandSteps | None = None  # the rest of the last command
-        self._awaits_decision = False  # that command waits for a `AnswerFuture`, as a logon does
+        self._awaits_decision = False  # that command waits for an `AnswerFuture`, as a logon does
         self._closes_for = ""  # why the session closes when no input waits any more
 
     @property

@@ -1,6 +1,6 @@
 """Authentication modules: decide whether a connection may log on, and as which user.
 
-A logon is an `LogonExchange`: the module accepts credentials, refuses them, or returns a challenge.
+A logon is a `LogonExchange`: the module accepts credentials, refuses them, or returns a challenge.
 The client answers a challenge with further credentials. Each step may be asynchronous.
 
 Source: AMPS User Guide, Authentication; Provided Authentication Modules.

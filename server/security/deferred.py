@@ -1,6 +1,6 @@
 """Answers that may be asynchronous: of a web service, a directory, a helper thread.
 
-A function returns either the answer, or a `AnswerFuture` that will have it. Calls, answers and
+A function returns either the answer, or an `AnswerFuture` that will have it. Calls, answers and
 callbacks all run on the engine's thread, which does other work meanwhile: a session that waits
 executes no commands, and blocks no other session.
 """

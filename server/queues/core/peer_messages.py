@@ -1,6 +1,6 @@
 """Messages between instances that share a queue, beside the events that they record.
 
-None of them has to arrive: an `TransferRequest` without an answer is retried.
+None of them has to arrive: a `TransferRequest` without an answer is retried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from server.queues.core.events import PublisherSequence
 from server.util.msgpack_errors import MSGPACK_ERRORS
 
 MAX_REQUESTED_MESSAGES: Final = 256
-"""Maximum number of messages in an `TransferRequest`."""
+"""Maximum number of messages in a `TransferRequest`."""
 
 
 class TransferRequest(

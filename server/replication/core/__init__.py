@@ -72,7 +72,7 @@ The record. To store `replication.ack`, make a `PersistentState` of `receiver.cu
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
-and an `ComparisonResponder` at the other; their messages travel beside the log, and may be lost.
+and a `ComparisonResponder` at the other; their messages travel beside the log, and may be lost.
 See `comparison`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High

@@ -1,6 +1,6 @@
 """A stretch of the log: entries that are read together.
 
-Creating an `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs
+Creating a `JournalEntry` per record dominates the cost of a replay. So replays iterate over runs
 that share topic and origin.
 """
 

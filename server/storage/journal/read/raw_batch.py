@@ -171,7 +171,7 @@ class RawEntryRange:
         return given
 
     def without_body(self, position: int) -> DamagedEntry:
-        """Return the entry at a position as an `DamagedEntry`, without its damaged body."""
+        """Return the entry at a position as a `DamagedEntry`, without its damaged body."""
         row = RECORD.unpack_from(self.records, position * RECORD_SIZE)
         run = EntryBatch(
             self.names.topics[row[TOPIC]], self.names.origins[row[ORIGIN]], (row,), (b"",)
