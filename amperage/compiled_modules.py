@@ -9,14 +9,13 @@ Compiled modules use only features that mypyc supports. The gain of all of them 
 measured (docs/performance.md). Some modules beside them are not compiled, for these reasons:
 
 - `server.topics.subscriptions.delivery.envelope`: its objects are copied, and objects of compiled
-classes cannot
-  be;
+  classes cannot be;
 - `amperage.wire.header`, `server.storage.journal.format.entry`,
-`server.storage.sow.slab.slab_format` and `server.storage.sow.keys.key_source`:
-  they consist of msgspec structs, enums and runtime-checkable protocols, which do not get faster;
+  `server.storage.sow.slab.slab_format` and `server.storage.sow.keys.key_source`: they consist of
+  msgspec structs, enums and runtime-checkable protocols, which do not get faster;
 - the other modules of `server.engine` and `server.engine.commands`: they run once per read, or for
-commands
-  that are rare compared with publishes and subscribes, which arrive by the hundred thousand.
+  commands that are rare compared with publishes and subscribes, which arrive by the hundred
+  thousand.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ A shell calls a command method, writes `output` to its socket, and passes the re
 
 - a command that is answered returns a `PendingRequest`, which is `done` when each acknowledgement
   that it waits for has arrived, or a refusal;
-- a subscription or query also has a `StreamInbox`, which buffers its messages until they are
-  taken.
+- a subscription or query also has a `StreamInbox`, which buffers its messages until they are taken.
 
 Acknowledgements are matched to requests by command id; those of publishes with a sequence number
 may be conflated and are matched by that number. Messages are matched to inboxes by subscription or

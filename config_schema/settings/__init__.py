@@ -1,8 +1,8 @@
 """The effective settings of a configuration: every setting with its value and its origin.
 
 The description of an instance (`config_schema.spec`) has the meaning of a configuration; the tree
-that it was compiled from has the locations. Here both are combined: a `SettingsEntry` for each
-part that may occur several times, with a `Setting` for each of its elements, written or left to its
+that it was compiled from has the locations. Here both are combined: a `SettingsEntry` for each part
+that may occur several times, with a `Setting` for each of its elements, written or left to its
 default.
 
     tags.py      the element of each attribute of the description

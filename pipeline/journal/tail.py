@@ -1,10 +1,10 @@
 """Finds the end of a journal file that a running server is still writing to.
 
 `server.storage.journal.log_end` finds the end by checking every entry, as recovery must. Here the
-file is only read, perhaps often, so the end is found by bisection. Each record contains how far
-the log was on stable storage when it was written, and so does the mark after the last one. The
-entries up to there are complete. Only the few entries after that have to be checked, because the
-server may be writing them.
+file is only read, perhaps often, so the end is found by bisection. Each record contains how far the
+log was on stable storage when it was written, and so does the mark after the last one. The entries
+up to there are complete. Only the few entries after that have to be checked, because the server may
+be writing them.
 """
 
 from __future__ import annotations

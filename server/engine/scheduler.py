@@ -32,8 +32,7 @@ faster than they are flushed, no work gets a slice until they are flushed.
 
 A slice is over when the clock says so, and only the running work can check the clock: after each
 command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says.
-Scheduling is
-cooperative: a command is not preempted.
+Scheduling is cooperative: a command is not preempted.
 """
 
 from __future__ import annotations

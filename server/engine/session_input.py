@@ -5,8 +5,8 @@
 
 The socket of a peer is read only while none of its input waits; see server/engine/scheduler.py.
 Execution also pauses while too much of the peer's earlier work is in progress (it is *held*). When
-the peer has disconnected, the input received by then is executed all the same, and the session
-ends after that.
+the peer has disconnected, the input received by then is executed all the same, and the session ends
+after that.
 
 A command that may take long is executed in steps, in the slices of its connection: later input of
 the peer waits until it is done, the input of others does not.

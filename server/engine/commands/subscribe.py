@@ -70,8 +70,8 @@ _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0
 def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSteps:
     """Subscribe (AMPS Command Reference, subscribe command).
 
-    A bookmark requests a replay (server/engine/commands/bookmark_subscribe.py). A topic that is
-    not in the transaction log has nothing to replay, so the subscription is complete at once.
+    A bookmark requests a replay (server/engine/commands/bookmark_subscribe.py). A topic that is not
+    in the transaction log has nothing to replay, so the subscription is complete at once.
 
     Raises:
         CommandRefused: the topic, an option or the id cannot be used, or the user may not read.

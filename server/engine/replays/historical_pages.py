@@ -3,8 +3,8 @@
 A page needs more than the messages of the log: the existing records, their order, and the contents
 of those that replace others. So a paginated replay has records of its own, those that match its
 filter. They begin as the state that the query returned, and follow the log, deletions included; the
-page is cut from them as from the records of the topic
-(server/topics/subscriptions/paging/page.py). Their memory is charged to the client.
+page is cut from them as from the records of the topic (server/topics/subscriptions/paging/page.py).
+Their memory is charged to the client.
 
 Source: AMPS User Guide, Pagination with Historical SOW Queries.
 """

@@ -1,9 +1,9 @@
 """Queues: competing consumers over the transaction log.
 
-This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in
-the journal; the core identifies messages by their txids and bookmarks, and reads bodies only
-through the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970,
-as in the journal.
+This package is the core of queues: it decides, without I/O, sessions or a clock. Bodies stay in the
+journal; the core identifies messages by their txids and bookmarks, and reads bodies only through
+the `FilterMatcher` that it is given. Timestamps are arguments, in microseconds since 1970, as in
+the journal.
 
 Terms. A message that enters a queue gets a *place*, its number in the queue. A *mark* is a bookmark
 as two numbers. A *consumer* is a subscription, with one backlog over all queues that it matches;

@@ -4,9 +4,9 @@
     other instances' events -------> hear: apply events of messages elsewhere
     nothing left to deliver -------> step: request messages from others, or transfer some
 
-The decisions about ownership and requests are made in server/queues/core/ (`ownership`,
-`sharing`). A queue is shared if this instance replicates it. Otherwise, and as a LocalQueue, it
-belongs to this instance alone, which owns all its messages.
+The decisions about ownership and requests are made in server/queues/core/ (`ownership`, `sharing`).
+A queue is shared if this instance replicates it. Otherwise, and as a LocalQueue, it belongs to this
+instance alone, which owns all its messages.
 
 Source: AMPS User Guide, Queue Replication Types; Replicated Queues.
 """

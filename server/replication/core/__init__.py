@@ -50,7 +50,7 @@ that is dropped; if there is a destination, send the return value of
     Ack         -> `sender.acknowledge(frame)`
     Beat        -> do nothing; an end that receives nothing for too long closes the link
 
-    Word        -> `MeshRouter.receive`, which forwards it or returns its sender; see there
+    Word -> `MeshRouter.receive`, which forwards it or returns its sender; see there
 
 `ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link
 accepts more, send the return value of `sender.pull(now)`, until that is None; about once a second
@@ -72,8 +72,8 @@ The record. To store `replication.ack`, make a `PersistentState` of `receiver.cu
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
 Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
-and a `ComparisonResponder` at the other; their messages travel beside the log, and may be lost.
-See `comparison`.
+and a `ComparisonResponder` at the other; their messages travel beside the log, and may be lost. See
+`comparison`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
 Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.

@@ -4,8 +4,8 @@ The library has a function
 
     def create_transport_filter(name: str, options: Mapping[str, Sequence[str]]) -> TransportFilter
 
-which returns an object with the members of `server.security.interceptors.base.TransportFilter`,
-and raises `FilterError` for invalid options.
+which returns an object with the members of `server.security.interceptors.base.TransportFilter`, and
+raises `FilterError` for invalid options.
 """
 
 from __future__ import annotations

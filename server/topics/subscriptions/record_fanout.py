@@ -18,8 +18,7 @@ the others have one set per combination.
 
 A delta reveals the state before. So a record that the user is entitled to now, but was not before
 the change, is sent whole (`EntitlementVisibility`). A state that only the client's own filter
-rejected is not
-secret: without `oof`, AMPS sends the delta.
+rejected is not secret: without `oof`, AMPS sends the delta.
 
 Subscriptions of one connection share messages as on any topic; if one of them needs the whole
 record, none gets a delta of it (AMPS User Guide, Multiple Subscriptions and Delta Subscribe).

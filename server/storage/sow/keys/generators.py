@@ -6,8 +6,8 @@ function
     def create_key_generator(topic: str, message_type: MessageType,
                              options: Mapping[str, Sequence[str]]) -> KeySource
 
-which returns an object with the method `key` of `server.storage.sow.keys.key_source.KeySource`,
-and raises `KeyModuleError` for options that it does not understand. A later error of the generator
+which returns an object with the method `key` of `server.storage.sow.keys.key_source.KeySource`, and
+raises `KeyModuleError` for options that it does not understand. A later error of the generator
 costs only the message that needed the key (`LibraryKeys`).
 """
 
