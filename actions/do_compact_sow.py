@@ -34,7 +34,7 @@ class DoCompactSow(Step):
         """Compact.
 
         Raises:
-            StepFailed: the topic keeps no records, or there is no room to work in.
+            StepError: the topic keeps no records, or there is no room to work in.
         """
         topics = list(self._stores.topics)
         if self._topic is not None and self._message_type is not None:

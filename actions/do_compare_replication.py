@@ -39,7 +39,7 @@ class DoCompareReplication(Step):
         """Start the comparisons.
 
         Raises:
-            StepFailed: there is nothing to compare, or an option has an invalid value.
+            StepError: there is nothing to compare, or an option has an invalid value.
         """
         repair = quantity("Repair", self._repair, context, parse_bool)
         peer = None if self._peer is None else self._peer.expand_text(context)

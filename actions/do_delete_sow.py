@@ -38,7 +38,7 @@ class DoDeleteSow(Step):
         """Delete.
 
         Raises:
-            StepFailed: the topic keeps no records, or the filter cannot be used.
+            StepError: the topic keeps no records, or the filter cannot be used.
         """
         try:
             slices = self._client.delete_records(

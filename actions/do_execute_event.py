@@ -30,7 +30,7 @@ class DoExecuteEvent(Step):
         """Raise the event; it need not have listeners.
 
         Raises:
-            StepFailed: the variable that should name the event is empty.
+            StepError: the variable that should name the event is empty.
         """
         if self._event is None:
             event = bytes_to_text(context[self._variable])

@@ -55,7 +55,7 @@ class DoExecuteSystem(Step):
         """Run the command and wait for its end.
 
         Raises:
-            StepFailed: it failed, or was given a value that no command can be given.
+            StepError: it failed, or was given a value that no command can be given.
         """
         environment = _environment(self._names, context)
         self._process = await started(self._helpers, lambda: _start(self._command, environment))

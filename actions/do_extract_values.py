@@ -51,7 +51,7 @@ class DoExtractValues(Step):
         """Read the message.
 
         Raises:
-            StepFailed: with its variables filled in, an expression cannot be parsed.
+            StepError: with its variables filled in, an expression cannot be parsed.
         """
         if self._data is None:
             return

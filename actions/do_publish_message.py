@@ -38,7 +38,7 @@ class DoPublishMessage(Step):
         """Publish.
 
         Raises:
-            StepFailed: the topic cannot be published to, or has no record to be updated.
+            StepError: the topic cannot be published to, or has no record to be updated.
         """
         is_delta = quantity("Delta", self._delta, context, parse_bool)
         update_only = quantity("UpdateOnly", self._update_only, context, parse_bool)

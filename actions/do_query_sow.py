@@ -43,7 +43,7 @@ class DoQuerySow(Step):
         """Query, in slices between which messages get their turn.
 
         Raises:
-            StepFailed: something about the query cannot be.
+            StepError: something about the query cannot be.
         """
         order_by, options = self._order_by, self._command_options
         try:

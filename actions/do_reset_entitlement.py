@@ -38,7 +38,7 @@ class DoResetEntitlement(Step):
         """Discard permissions, and disconnect clients.
 
         Raises:
-            StepFailed: there is no such transport.
+            StepError: there is no such transport.
         """
         transport = None if self._transport is None else self._transport.expand_text(context)
         user = None if self._user is None else self._user.expand_text(context)

@@ -57,7 +57,7 @@ class DoRunPipeline(Step):
         """Keep references to the helper threads and the log.
 
         Raises:
-            ProvisionFailed: the arguments are no words.
+            ModuleProvisionError: the arguments are no words.
         """
         self._helpers = services.helpers
         self._log = services.engine.log
@@ -74,7 +74,7 @@ class DoRunPipeline(Step):
         """Run the job and wait for its end.
 
         Raises:
-            StepFailed: it failed, or a variable has a value that no argument can have.
+            StepError: it failed, or a variable has a value that no argument can have.
         """
         words = [_word(argument, context) for argument in self._words]
         began = time.monotonic()

@@ -40,7 +40,7 @@ class DoTruncateStatistics(Step):
         """Remove the statistics beyond the age; without statistics do nothing.
 
         Raises:
-            StepFailed: the age is invalid, or the database cannot be written to.
+            StepError: the age is invalid, or the database cannot be written to.
         """
         age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.statistics is None:

@@ -32,7 +32,7 @@ class DoVacuumStatistics(Step):
         """Vacuum the statistics database; without statistics do nothing.
 
         Raises:
-            StepFailed: the database cannot be written to.
+            StepError: the database cannot be written to.
         """
         if self._services.statistics is None:
             return

@@ -52,7 +52,7 @@ class ExpressionText:
         """Return the expression with the values of its variables.
 
         Raises:
-            StepFailed: a value is not valid at its place.
+            StepError: a value is not valid at its place.
         """
         pieces: list[str] = []
         for before, name, string in self._pieces:
@@ -80,7 +80,7 @@ class ExpressionTemplate(Generic[_Compiled]):
         """Compile the expression with the values of its variables.
 
         Raises:
-            StepFailed: with these values it cannot be parsed.
+            StepError: with these values it cannot be parsed.
         """
         try:
             return self._compiled(self._text.fill_in(context))

@@ -34,6 +34,6 @@ class IfCondition(Condition):
         """Return true if the condition holds.
 
         Raises:
-            StepFailed: with its variables filled in, it cannot be parsed.
+            StepError: with its variables filled in, it cannot be parsed.
         """
         return self._condition.fill_in(context)()

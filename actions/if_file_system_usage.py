@@ -33,7 +33,7 @@ class IfFileSystemUsage(Condition):
 
         Raises:
             OSError: the path is not there.
-            StepFailed: the threshold is no percentage.
+            StepError: the threshold is no percentage.
         """
         text = self._threshold.expand_text(context)
         try:

@@ -24,7 +24,7 @@ def client_of(services: ActionServices, options: StepOptions, name: str) -> Inte
         name: its name.
 
     Raises:
-        ProvisionFailed: there is no such message type.
+        ModuleProvisionError: there is no such message type.
     """
     return services.client(name, message_type_of(services, options).name)
 
@@ -38,7 +38,7 @@ def body_of(services: ActionServices, options: StepOptions, name: str) -> Variab
         name: the option.
 
     Raises:
-        ProvisionFailed: there is no such message type.
+        ModuleProvisionError: there is no such message type.
     """
     return body_template(options.get(name) or "", message_type_of(services, options))
 
@@ -47,7 +47,7 @@ def message_type_of(services: ActionServices, options: StepOptions) -> MessageTy
     """Return the message type that a step's options name.
 
     Raises:
-        ProvisionFailed: there is no such message type.
+        ModuleProvisionError: there is no such message type.
     """
     name = options.get("MessageType") or ""
     message_type = services.engine.settings.message_types.get(name)

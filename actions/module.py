@@ -38,7 +38,7 @@ class Trigger:
         """Connect to the services; from now on events may arrive.
 
         Raises:
-            ProvisionFailed: the module cannot be used like this.
+            ModuleProvisionError: the module cannot be used like this.
         """
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class _ActionModule:
         """Connect to the services.
 
         Raises:
-            ProvisionFailed: the module cannot be used like this.
+            ModuleProvisionError: the module cannot be used like this.
         """
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Step(_ActionModule):
             context: the variables; a step may set some.
 
         Raises:
-            StepFailed: the step failed; the action ends.
+            StepError: the step failed; the action ends.
             OSError: the operating system refused a call; the action ends.
         """
         raise NotImplementedError
@@ -105,7 +105,7 @@ class Condition(_ActionModule):
         """Return true if the action continues.
 
         Raises:
-            StepFailed: the condition cannot be evaluated; the action ends.
+            StepError: the condition cannot be evaluated; the action ends.
             OSError: the operating system refused a call; the action ends.
         """
         raise NotImplementedError

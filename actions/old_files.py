@@ -70,7 +70,7 @@ class OldFiles(Step):
         """Process all files that the options select.
 
         Raises:
-            StepFailed: some of them could not be processed; the others have been.
+            StepError: some of them could not be processed; the others have been.
         """
         keep, count = self._keep, self._count
         choice = FileCriteria(
@@ -86,7 +86,7 @@ def process_old_files(choice: FileCriteria, process: Callable[[Path], None]) -> 
     """Process the files of a choice.
 
     Raises:
-        StepFailed: some of them could not be processed; the others have been.
+        StepError: some of them could not be processed; the others have been.
     """
     found = sorted(map(Path, glob.glob(choice.pattern)))
     journals = [path for path in found if path.name.endswith(_JOURNALS)]

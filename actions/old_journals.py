@@ -43,7 +43,7 @@ class OldJournals(Step):
         """Mark the files that are old enough.
 
         Raises:
-            StepFailed: the age is none, or there are no journals, or nowhere to archive them to.
+            StepError: the age is none, or there are no journals, or nowhere to archive them to.
         """
         age = quantity("Age", self._age, context, parse_interval) / _NANOSECONDS
         if self._services.journals is None:

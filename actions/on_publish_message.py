@@ -49,7 +49,7 @@ class OnPublishMessage(Trigger):
 
 
 class _PublishSink:
-    """Takes messages for an action; see `Sink`.
+    """Takes messages for an action; see `MessageSink`.
 
     Args:
         action: the action.

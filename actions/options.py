@@ -54,7 +54,7 @@ def quantity(
         parse: reads it; raises UnitError.
 
     Raises:
-        StepFailed: with the variables filled in it is none.
+        StepError: with the variables filled in it is none.
     """
     try:
         return parse(template.expand_text(context))

@@ -38,7 +38,7 @@ class ChangeProxiedTransfer(Step):
         """Set it.
 
         Raises:
-            StepFailed: there is no such queue.
+            StepError: there is no such queue.
         """
         name, message_type = (
             self._topic.expand_text(context),

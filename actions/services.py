@@ -104,7 +104,7 @@ class SignalDispatcher:
         """Return if the start may continue.
 
         Raises:
-            StopRequested: a signal has asked for a stop.
+            StopRequestedError: a signal has asked for a stop.
         """
         for number in self._noted:
             if number in self._stopping:

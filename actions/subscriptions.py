@@ -52,7 +52,7 @@ def watched_topics(options: Options, services: ActionServices) -> TopicSelector:
     """Return the topics that the option Topic selects.
 
     Raises:
-        ProvisionFailed: it is no valid regular expression.
+        ModuleProvisionError: it is no valid regular expression.
     """
     literal = not services.engine.settings.regex_topics
     try:

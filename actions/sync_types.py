@@ -48,7 +48,7 @@ class ChangeSyncType(Step):
         """Change it, unless the instance has just begun.
 
         Raises:
-            StepFailed: an interval is none.
+            StepError: an interval is none.
         """
         age = quantity("Age", self._age, context, parse_interval)
         grace = 0

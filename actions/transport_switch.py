@@ -39,7 +39,7 @@ class SwitchTransport(Step):
         """Switch the transports that are meant.
 
         Raises:
-            StepFailed: one of them does not exist or cannot be switched.
+            StepError: one of them does not exist or cannot be switched.
         """
         names: tuple[str, ...] = self._transports.names
         if self._transport is not None:

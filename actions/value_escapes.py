@@ -74,7 +74,7 @@ class FileTemplate(VariableTemplate):
         """Replace variables by their values.
 
         Raises:
-            StepFailed: a value has a slash, or a name would be that of another directory.
+            StepError: a value has a slash, or a name would be that of another directory.
         """
         return b"/".join(self._expand_name(name, context) for name in self._names)
 
@@ -97,7 +97,7 @@ class FileTemplate(VariableTemplate):
         """Refuse a value that cannot be part of a name.
 
         Raises:
-            StepFailed: the value cannot be part of a name.
+            StepError: the value cannot be part of a name.
         """
         if b"/" in value or b"\0" in value:
             raise StepError(f"the value of {name} has a slash or a zero byte: {_shown(value)}")
@@ -122,7 +122,7 @@ class ArgumentTemplate(FileTemplate):
         """Replace variables by their values.
 
         Raises:
-            StepFailed: a value has a slash, or a character that would end a string in an
+            StepError: a value has a slash, or a character that would end a string in an
                 expression.
         """
         return (
@@ -143,7 +143,7 @@ class WordTemplate(VariableTemplate):
         """Replace variables by their values.
 
         Raises:
-            StepFailed: a value is more than a word.
+            StepError: a value is more than a word.
         """
         for _, name in () if self.is_variable else self.parts:
             if _WORD.fullmatch(context[name]) is None:

@@ -81,9 +81,8 @@ class Problems:
     """Collects the problems of one run; iterates in the order of the files, then of their lines."""
 
     def __init__(self) -> None:
-        self._found: dict[
-            Problem, None
-        ] = {}  # a dict, to drop repeated problems and keep their order
+        # A dict, to drop repeated problems and keep their order.
+        self._found: dict[Problem, None] = {}
         self._file_rank: dict[str, int] = {}
         self._secrets: set[str] = set()
 

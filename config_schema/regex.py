@@ -15,7 +15,7 @@ _SPECIAL: Final = re.compile(r"[.*+?^$|()\[\]{}\\]")
 _OWN_LIMIT: Final = re.compile(r"(?:\(\*[A-Za-z0-9_=]*\))*\(\*(LIMIT_[A-Z]+)")
 """Items that may start a pattern, up to one that sets a limit on its searches."""
 
-_MAX_IN_MACHINE_CODE_LENGTH: Final = 4096
+_MAX_JIT_PATTERN_LENGTH: Final = 4096
 """In characters. Compiling a longer pattern to machine code may take a tenth of a second."""
 
 _MAX_STEPS: Final = 100_000
@@ -37,7 +37,7 @@ def compiled(pattern: str | bytes) -> pcre2.Pattern:
         pcre2.PatternError: it is no regular expression.
     """
     try:
-        return pcre2.compile(pattern, jit=len(pattern) <= _MAX_IN_MACHINE_CODE_LENGTH)
+        return pcre2.compile(pattern, jit=len(pattern) <= _MAX_JIT_PATTERN_LENGTH)
     except pcre2.PatternError:
         raise
     except pcre2.LibraryError:

@@ -93,7 +93,7 @@ def read(path: str, shown: str) -> str:
         Its text.
 
     Raises:
-        FileError: it cannot be opened, is too large, or is not text in its encoding.
+        ConfigFileError: it cannot be opened, is too large, or is not text in its encoding.
     """
     whole = Location(shown, 0)
     try:
@@ -124,7 +124,7 @@ def parse(text: str, shown: str) -> etree._Element:
         Its outermost element.
 
     Raises:
-        FileError: it is not well-formed XML, or declares a document type.
+        ConfigFileError: it is not well-formed XML, or declares a document type.
     """
     _refuse_document_type(text, shown)
     return _parse(text, shown)
@@ -137,7 +137,7 @@ def parse_fragment(text: str, shown: str) -> etree._Element:
         A placeholder element that contains them.
 
     Raises:
-        FileError: it is not well-formed XML, or declares a document type.
+        ConfigFileError: it is not well-formed XML, or declares a document type.
     """
     _refuse_document_type(text, shown)
     declaration = _DECLARATION.match(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ _PRODUCT: Final = ("amperage", "config_schema", "server", "actions", "pipeline")
 _SHARED_NAMES: Final = {
     "Message",  # amperage.Message, and pipeline.expressions.Message, which are both public
 }
+
+_OTHER_FILES: Final = {"actions.py", "client.py", "feed.py", "server.py"}
+"""Files of an application, which docstrings name."""
 
 _MODULES_IN_ING: Final = {
     "blocking": "the blocking client, beside `aio`",
@@ -54,6 +58,38 @@ def docstrings() -> Iterator[str]:
             match node:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     yield text
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """The names that a module defines or imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=alias):
+                names.add((alias or name).rpartition(".")[2])
+    return names
+
+
+def test_docstrings_name_exceptions_that_exist() -> None:
+    """An exception that a function raises is a class of the product, or one of Python's."""
+    classes = set(dir(builtins)).union(*map(names_in, modules().values()))
+    entry = re.compile(r"^ *((?:\w+, )*(?:\w+ or )?\w+): ", re.MULTILINE)
+    for docstring in docstrings():
+        for section in re.findall(r"Raises:\n((?: +.+\n?)+)", docstring):
+            for names in entry.findall(section):
+                unknown = set(re.findall(r"\w+", names)) - {"or"} - classes
+                assert not unknown, docstring
+
+
+def test_docstrings_name_files_that_exist() -> None:
+    files = {file.name for file in _ROOT.rglob("*.py*") if ".venv" not in file.parts}
+    for docstring in docstrings():
+        named = set(re.findall(r"(?<!`)\b(\w+\.pyx?)\b", docstring))
+        assert named <= files | _OTHER_FILES, docstring
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:

@@ -118,7 +118,7 @@ class Client(BlockingCommands):
         with self._guard.turn():
             connection.end(None)
         if self._reader is not None and not self._guard.is_read_here:
-            self._reader.join(_MAX_FAREWELL)
+            self._reader.join(_JOIN_TIMEOUT_S)
 
     def logon(
         self,
@@ -183,7 +183,7 @@ class Client(BlockingCommands):
         self._connection.notice_silence(allowed)
 
 
-_MAX_FAREWELL = 1.0
+_JOIN_TIMEOUT_S = 1.0
 """Seconds to wait for the reading thread: its handler may wait for the caller of `close`."""
 
 

@@ -37,9 +37,9 @@ from amperage.client.state_lock import ClientLock
 from amperage.client.uri import ServerUri
 
 _READ_SIZE: Final = 128 * 1024
-_MAX_PAUSE: Final = 3600.0
+_MAX_POLL_S: Final = 3600.0
 """Maximum seconds of a poll. Events end it early, so shorter polls would have no benefit."""
-_MAX_WRITE_LENGTH: Final = 1.0
+_WRITE_POLL_S: Final = 1.0
 """Seconds between checks for the end of the connection, in a thread that waits to write."""
 _DOZE: Final = 0.005
 """Seconds between reads while no thread waits, so that acknowledgements are read in batches."""
@@ -218,7 +218,7 @@ class BlockingConnection:
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT)
             try:
-                poll.poll(int(min(left, _MAX_WRITE_LENGTH) * 1000) + 1)
+                poll.poll(int(min(left, _WRITE_POLL_S) * 1000) + 1)
             except BaseException:
                 self._wake_up()
                 raise
@@ -332,7 +332,7 @@ class BlockingConnection:
         if self._ended or self._has_unread():
             return 0.0
         now = time.monotonic()
-        ends = [_MAX_PAUSE]
+        ends = [_MAX_POLL_S]
         if deadline is not None:
             ends.append(deadline - now)
         if self._is_held_back():

@@ -48,7 +48,7 @@ from amperage.wire.header import Header, HeaderError, decode_frame, encode_heade
 from amperage.wire.header_template import FrameBatch
 from amperage.wire.runs import FrameBatchReader
 
-_BATCH_SIZE: Final = 0.0
+_DUE_NOW: Final = 0.0
 """A time in the past, for acknowledgements that are due at the next check."""
 
 _HTTP: Final = b"HTTP"
@@ -447,7 +447,7 @@ class ClientProtocol(Commands):
         if message.header.lease_period is not None:
             redelivery = inbox.redelivery
             if redelivery.is_done(message):
-                self._tell_queue(inbox, message, redelivery.said_of(message), _BATCH_SIZE)
+                self._tell_queue(inbox, message, redelivery.said_of(message), _DUE_NOW)
                 return
             redelivery.arrived(message)
         inbox.put(message)

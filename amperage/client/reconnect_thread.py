@@ -30,7 +30,7 @@ from amperage.client.state_lock import ClientLock
 from amperage.client.states import ConnectionEvent, ConnectionState, StateListener
 from amperage.client.uri import ServerUri
 
-_MAX_FAREWELL: Final = 1.0
+_JOIN_TIMEOUT_S: Final = 1.0
 """Seconds to wait for the thread: it may connect, or its handler may wait for `stop`'s caller."""
 
 _log: Final = logging.getLogger("amperage.client")
@@ -106,7 +106,7 @@ class ReconnectThread:
             self.connection = None
             self._guard.wake()
         if not self._guard.is_read_here:
-            self._thread.join(_MAX_FAREWELL)
+            self._thread.join(_JOIN_TIMEOUT_S)
         self.tell(ConnectionState.CLOSED, self.server)
 
     def forget(self) -> None:

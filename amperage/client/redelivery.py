@@ -35,9 +35,8 @@ class Redelivery:
     __slots__ = ("_done", "_newest")
 
     def __init__(self) -> None:
-        self._newest: dict[
-            MessageIdentity, Message
-        ] = {}  # the newest copy of each message not yet taken
+        # The newest copy of each message not yet taken.
+        self._newest: dict[MessageIdentity, Message] = {}
         self._done: OrderedDict[MessageIdentity, str | None] = OrderedDict()  # with their outcomes
 
     def arrived(self, message: Message) -> None:

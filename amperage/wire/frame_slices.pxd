@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Pieces of what was read, for other modules in C; see places.pyx."""
+"""Pieces of what was read, for other modules in C; see frame_slices.pyx."""
 
 
 cdef struct Place:

@@ -1,4 +1,4 @@
-"""Frames in a row, in C; the theory of it is in places.pyx."""
+"""Frames in a row, in C; the theory of it is in frame_slices.pyx."""
 
 from collections.abc import Iterator, Sequence
 from typing import overload

@@ -1,7 +1,7 @@
 """Splits off runs: frames with one header, or one but for a sequence number.
 
 Most publishers send one header over and over, or one that differs by its number only. Once such a
-header has come, the rest of the stream is compared with it in C (places.pyx), which costs a
+header has come, the rest of the stream is compared with it in C (frame_slices.pyx), which costs a
 fraction of searching the end of every header and looking the header up. Frames with other headers
 are split off by `FrameReader`, a few at a time: then the stream is checked for a run again.
 """

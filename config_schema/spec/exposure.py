@@ -30,7 +30,7 @@ def is_exposed(address: InetAddr | None, tls: TlsSpec | None, *uses: ModuleUse |
     Args:
         address: where it listens; None for a unix socket.
         tls: its TLS settings; certificates of clients count as credentials.
-        uses: see `accepts_everyone`.
+        uses: see `accepts_any_client`.
     """
     if address is None or address.host not in (None, "0.0.0.0", "::"):  # noqa: S104 - compared
         return False

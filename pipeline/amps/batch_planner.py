@@ -1,6 +1,6 @@
 """Plans the micro-batches of a stream over the log of one server, and measures the rest.
 
-The server counts the messages (`measuring.py`), and each count ends at a place of its log. So
+The server counts the messages (`log_measure.py`), and each count ends at a place of its log. So
 planning a micro-batch costs one request, however large it is. A stream also advances in the log
 where nothing is published to its topic, and does not need the journals that it has passed.
 """

@@ -1,7 +1,8 @@
 """Plans micro-batches of a stream that may resume at another server.
 
 The logs of several servers have different places, and may have another order. So the driver reads
-the messages of a micro-batch (`follower.py`), and the offset identifies all of them (`offsets.py`).
+the messages of a micro-batch (`log_follower.py`), and the offset identifies all of them
+(`offsets.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`spark.readStream.format("amps")`: messages of the transaction log, in its order.
 
-The driver asks the server how much there is, and plans the micro-batches (`ahead.py`); an offset
-describes its batch completely (`offsets.py`). A small batch is sent to its tasks as rows, so that
-they need no connections. The tasks of a larger one read it from the log.
+The driver asks the server how much there is, and plans the micro-batches (`batch_planner.py`); an
+offset describes its batch completely (`offsets.py`). A small batch is sent to its tasks as rows, so
+that they need no connections. The tasks of a larger one read it from the log.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ numbers, however often it runs:
 
 A retried task, in a batch that is run again after any crash, logs on, receives the highest number
 that the server has persisted, and resumes after it. Rows may come in another order then, as they do
-after a shuffle: `resuming.py` finds the rows that are left, unless the option `order` declares the
-order fixed or has the rows sorted.
+after a shuffle: `resumption.py` finds the rows that are left, unless the option `order` declares
+the order fixed or has the rows sorted.
 
 Without `exactly_once`, each attempt has a name of its own, and sends all rows.
 

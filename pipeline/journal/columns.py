@@ -69,7 +69,7 @@ def body_column(block: JournalBlock) -> pa.Array:
 
 
 def is_record_test(predicate: ColumnPredicate) -> bool:
-    """Return whether records suffice for a test, without a column: `quick_mask` or `slow_mask`."""
+    """Return whether a test needs records only: `record_mask`, else `metadata_mask`."""
     if predicate.column in ("txid", "timestamp"):
         return predicate.operation in ORDERINGS
     return predicate.column in ("topic", "message_type", "command", "instance")  # never NULL

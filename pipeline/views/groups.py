@@ -110,7 +110,7 @@ def row_reader(
 
 
 def rows_of_parts(view: ViewDefinition, batches: Iterable[pa.RecordBatch]) -> Iterator[ViewRow]:
-    """Yield the rows of a view over several topics; see `rows.joined_parts`."""
+    """Yield the rows of a view over several topics; see `rows.join_parts`."""
     topics = range(len(view.compiled.topics))
     nothing: list[ProjectionRow] = [(None,) * len(view.compiled.inputs(place)) for place in topics]
     for batch in batches:

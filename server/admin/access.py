@@ -110,7 +110,7 @@ class AccessControl:
         """Authenticate the sender of a request.
 
         Raises:
-            Refusal: the authentication module does not admit it; the answer says how to log on.
+            HttpError: the authentication module does not admit it; the answer says how to log on.
         """
         pattern = self._admin.anonymous_paths
         if pattern is not None and matches(pattern, "/" + "/".join(request.segments)):
@@ -121,7 +121,7 @@ class AccessControl:
         """Authenticate the sender of a request, also for a path of AnonymousPaths.
 
         Raises:
-            Refusal: see `admit`.
+            HttpError: see `admit`.
         """
         module = self._authenticator
         if module is None:
@@ -170,7 +170,7 @@ class AccessControl:
         is away. A visitor that has shown a cookie is asked for credentials then.
 
         Raises:
-            Refusal: the visitor may not read it.
+            HttpError: the visitor may not read it.
         """
         refused = {} if visitor.is_exempt else await self._refused(visitor.user, [path])
         if refused:

@@ -77,7 +77,7 @@ class CsrfProtection:
         """Refuse a page of another site where no credentials are checked.
 
         Raises:
-            Refusal: AccessControlAllowOrigin does not name the site, or the Host is no known name
+            HttpError: AccessControlAllowOrigin does not name the site, or the Host is no known name
                 of this host (DNS rebinding).
         """
         origin = request.headers.get("origin")
@@ -122,7 +122,7 @@ class CsrfProtection:
         it, is not enough.
 
         Raises:
-            Refusal: it is made for another site.
+            HttpError: it is made for another site.
         """
         headers = request.headers
         origin = headers.get("origin") or _origin_of(headers.get("referer", ""))

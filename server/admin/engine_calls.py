@@ -39,7 +39,7 @@ class EngineCalls:
             seconds: the time limit.
 
         Raises:
-            Refusal: the engine is so busy that it has not called it in time, or it stops.
+            HttpError: the engine is so busy that it has not called it in time, or it stops.
         """
         answer: Future[_Result] = Future()
 
@@ -61,7 +61,7 @@ class EngineCalls:
             question: returns the decision, or the promise of one.
 
         Raises:
-            Refusal: the decision takes too long, or the engine stops.
+            HttpError: the decision takes too long, or the engine stops.
         """
         answer: Future[_Result] = Future()
 
@@ -94,7 +94,7 @@ class EngineCalls:
             The coroutine's result.
 
         Raises:
-            Refusal: it has not ended in time, and goes on, or the engine stops.
+            HttpError: it has not ended in time, and goes on, or the engine stops.
         """
         answer: Future[_Result] = Future()
 
@@ -120,7 +120,7 @@ class EngineCalls:
         """Schedule a call on the engine's thread.
 
         Raises:
-            Refusal: the engine stops.
+            HttpError: the engine stops.
         """
         try:
             self._post(call)
@@ -137,7 +137,7 @@ async def within_limit(answer: Future[_Result], who: str, seconds: float = _PATI
         seconds: the time limit.
 
     Raises:
-        Refusal: the result takes too long.
+        HttpError: the result takes too long.
     """
     try:
         return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)

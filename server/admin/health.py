@@ -93,7 +93,7 @@ class Health:
         """Report whether the process works: if it does not, only a restart helps.
 
         Raises:
-            Refusal: the visitor may not see it.
+            HttpError: the visitor may not see it.
         """
         await self._access.require(visitor, f"/{HEALTH_PATH}")
         checks = [await self._engine([]), self._statistics_thread()]
@@ -103,7 +103,7 @@ class Health:
         """Report whether the instance is ready for clients.
 
         Raises:
-            Refusal: the visitor may not see it, or the request has a wrong parameter.
+            HttpError: the visitor may not see it, or the request has a wrong parameter.
         """
         await self._access.require(visitor, f"/{READY_PATH}")
         which = request.query.get("replication", "sync")

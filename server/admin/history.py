@@ -49,7 +49,7 @@ class HistoryPages:
         """Put a question to the recorded samples.
 
         Raises:
-            Refusal: the database is busy, or cannot be read.
+            HttpError: the database is busy, or cannot be read.
         """
         try:
             return await within_limit(self._statistics.ask(question), "The statistics database")
@@ -61,7 +61,7 @@ class HistoryPages:
         """Return the tree of a sample that was taken at a moment.
 
         Raises:
-            Refusal: there is none.
+            HttpError: there is none.
         """
         snapshot = await self.ask(lambda history: history.snapshot(timestamp))
         if snapshot is None:
@@ -84,7 +84,7 @@ class HistoryPages:
             moments: the time.
 
         Raises:
-            Refusal: it is no leaf, or nothing is known of it.
+            HttpError: it is no leaf, or nothing is known of it.
         """
         if node.field is None:
             raise HttpError(
@@ -146,7 +146,7 @@ class HistoryPages:
         """Answer a request for the moments of samples.
 
         Raises:
-            Refusal: the visitor may not see them, or the request is invalid.
+            HttpError: the visitor may not see them, or the request is invalid.
         """
         await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{TIMESTAMP_FIELD}")
         range_ = read_moments(request.query) or TimeRange(0, 1 << 62)

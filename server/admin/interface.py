@@ -71,8 +71,8 @@ class AdminInterface:
         """Listen, and answer no requests yet.
 
         Raises:
-            AdminError: the address is in use, not there or not allowed, or the certificate cannot
-                be used.
+            AdminInterfaceError: the address is in use, not there or not allowed, or the certificate
+                cannot be used.
         """
         where = f"{self._admin.location}: the admin interface"
         try:

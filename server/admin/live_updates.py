@@ -63,7 +63,7 @@ class LiveUpdates:
             hidden: the places that the watcher may not see.
 
         Raises:
-            Refusal: there are too many watchers already.
+            HttpError: there are too many watchers already.
         """
         if self._watchers >= MAX_WATCHERS:
             raise HttpError(503, f"{MAX_WATCHERS} watch already: that is as many as may.")

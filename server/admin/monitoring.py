@@ -96,7 +96,7 @@ class MonitoringPages:
         """Answer a request.
 
         Raises:
-            Refusal: the path does not exist, may not be seen, or the request is invalid.
+            HttpError: the path does not exist, may not be seen, or the request is invalid.
         """
         moments = read_moments(request.query)
         names = request.segments
@@ -127,7 +127,7 @@ class MonitoringPages:
         """Return the tree of the last sample, after waiting for the first one if needed.
 
         Raises:
-            Refusal: there is none yet.
+            HttpError: there is none yet.
         """
         if self._statistics.latest is None and self._watching is not None:
             await self._watching.next_sample(_FIRST_SECONDS)
@@ -151,7 +151,7 @@ class MonitoringPages:
         possible target, the visitor is told just that, and no hidden name is suggested.
 
         Raises:
-            Refusal: the path does not exist, or the visitor may not know whether it does.
+            HttpError: the path does not exist, or the visitor may not know whether it does.
         """
         try:
             return _find(tree, names, has_gone=has_gone)
@@ -167,7 +167,7 @@ class MonitoringPages:
         """Return the places at and below a node that the visitor may not see.
 
         Raises:
-            Refusal: the visitor may not see the node itself.
+            HttpError: the visitor may not see the node itself.
         """
         await self._access.require(visitor, _resource(node.names))
         below = [] if node.id is not None or node.field is not None else _below(node.place)
@@ -200,7 +200,7 @@ def _find(
     """Follow a path that may end with a form; an id that looks like one with a form has priority.
 
     Raises:
-        NothingThere: it leads nowhere.
+        PathNotFoundError: it leads nowhere.
     """
     stem, form = split_path_format(names)
     if form:
@@ -233,7 +233,7 @@ def _render(
     """Return the document of a node.
 
     Raises:
-        Refusal: it has none of this form.
+        HttpError: it has none of this form.
     """
     is_shown = partial(_is_shown, hidden)
     if form == "json":
@@ -263,7 +263,7 @@ def _unwatched(node: TreeTarget, wanted: str, hidden: frozenset[str]) -> frozens
         hidden: the places that the visitor may not see, and which are not suggested either.
 
     Raises:
-        Refusal: there is no such place.
+        HttpError: there is no such place.
     """
     if not wanted:
         return frozenset()

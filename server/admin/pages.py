@@ -78,7 +78,7 @@ class ConfigurationPage:
         """Return the configuration.
 
         Raises:
-            Refusal: the visitor may not see it.
+            HttpError: the visitor may not see it.
         """
         await self._access.require(visitor, f"/{ROOT}/{INSTANCE}/{CONFIGURATION}")
         return HttpResponse(self._document, last_modified=self._read)
@@ -110,7 +110,7 @@ class QueueStatePage:
         """Return a queue's state; other paths below queues are the tree's.
 
         Raises:
-            Refusal: there is no such queue, or the visitor may not see it.
+            HttpError: there is no such queue, or the visitor may not see it.
         """
         names = request.segments
         if len(names) != len(_QUEUES) + 2 or names[-1] not in (DETAILS, f"{DETAILS}.json"):

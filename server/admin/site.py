@@ -96,7 +96,7 @@ class AdminSite:
             route: the route of its path; None if there is none.
 
         Raises:
-            Refusal: the request is refused.
+            HttpError: the request is refused.
         """
         if route is None or not route.is_public:
             self._cross_site.refuse_reader(request)

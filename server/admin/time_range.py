@@ -37,7 +37,7 @@ def read_moments(query: Mapping[str, str]) -> TimeRange | None:
     """Return the time range of a request; None for now.
 
     Raises:
-        Refusal: t0 or t1 is no time, or t0 is later than t1.
+        HttpError: t0 or t1 is no time, or t0 is later than t1.
     """
     if "t0" not in query and "t1" not in query:
         return None

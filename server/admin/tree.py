@@ -182,7 +182,7 @@ class SnapshotTree:
             has_gone: whether the path may lead to entries that are gone.
 
         Raises:
-            NothingThere: it leads nowhere.
+            PathNotFoundError: it leads nowhere.
         """
         head = names[0] if names else ""
         if head != ROOT:

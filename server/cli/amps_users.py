@@ -162,7 +162,7 @@ def _password(options: argparse.Namespace) -> str:
     """Return the password from its source.
 
     Raises:
-        _Refused: there is none.
+        _UsersRequestError: there is none.
     """
     if options.env is not None:
         password = os.environ.get(options.env)

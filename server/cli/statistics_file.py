@@ -55,7 +55,7 @@ class StatisticsFile:
         name: name of the file.
 
     Raises:
-        UnreadableError: it cannot be read.
+        StatisticsFileError: it cannot be read.
 
     Attributes:
         bases: the names of joined tables, sorted.
@@ -81,7 +81,7 @@ class StatisticsFile:
         """Execute a query, and return its columns, with unique names, and its rows.
 
         Raises:
-            UnreadableError: it is no query, or it cannot be answered; also while rows are read.
+            StatisticsFileError: it is no query, or it cannot be answered; also while rows are read.
         """
         try:
             cursor = self._connection.execute(query, values)
@@ -101,7 +101,7 @@ class StatisticsFile:
             Columns and rows as of `ask`; None if the table is not one of values over time.
 
         Raises:
-            UnreadableError: it cannot be read; also while rows are.
+            StatisticsFileError: it cannot be read; also while rows are.
         """
         names, _ = self.ask(f"SELECT * FROM {_quoted(base)} LIMIT 0")
         if names[:2] != ["timestamp", "static_id"]:
@@ -115,7 +115,7 @@ class StatisticsFile:
         Bytes are None where this SQLite cannot tell.
 
         Raises:
-            UnreadableError: the database is damaged.
+            StatisticsFileError: the database is damaged.
         """
         count = size = 0
         sizes = self._bytes()
@@ -262,7 +262,7 @@ def _open(name: str) -> sqlite3.Connection:
 
     Raises:
         sqlite3.Error: it is no database.
-        UnreadableError: it cannot be opened.
+        StatisticsFileError: it cannot be opened.
     """
     path = Path(name)
     try:

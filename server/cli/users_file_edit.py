@@ -38,7 +38,7 @@ def with_user(text: str, name: str, password: str | None, roles: Sequence[str]) 
         roles: the names of the user's roles.
 
     Raises:
-        EditError: the user exists, a role does not, or the file cannot be read.
+        UsersFileEditError: the user exists, a role does not, or the file cannot be read.
     """
     content = _parse(text)
     _refuse_existing(content, text, name)
@@ -63,7 +63,8 @@ def with_password(text: str, name: str, password: str) -> str:
     """Replace the hash of a user's password, and return the new text.
 
     Raises:
-        EditError: the user does not exist, or the file has a form that cannot be changed here.
+        UsersFileEditError: the user does not exist, or the file has a form that cannot be changed
+            here.
     """
     content = _parse(text)
     user = _existing(content, name)
@@ -85,7 +86,8 @@ def without_user(text: str, name: str) -> str:
     """Remove a user, and return the new text.
 
     Raises:
-        EditError: the user does not exist, or the file has a form that cannot be changed here.
+        UsersFileEditError: the user does not exist, or the file has a form that cannot be changed
+            here.
     """
     content = _parse(text)
     _existing(content, name)
@@ -124,7 +126,7 @@ def _checked(changed: str, expected: dict[str, Any]) -> str:
     """Return the changed text.
 
     Raises:
-        EditError: its content is not the expected one.
+        UsersFileEditError: its content is not the expected one.
     """
     try:
         found = tomllib.loads(changed)

@@ -76,7 +76,7 @@ class InternalClient:
             command: `publish` or `delta_publish`.
 
         Raises:
-            CommandRefused: the topic cannot be published to.
+            CommandRefusedError: the topic cannot be published to.
         """
         self._session.last_heard = self._engine.clock.now()
         self._session.heard_at = self._engine.clock.attentive()
@@ -94,7 +94,7 @@ class InternalClient:
             literal: whether the topic is a name, whatever its characters.
 
         Raises:
-            CommandRefused: the topic keeps no records, or the filter cannot be used.
+            CommandRefusedError: the topic keeps no records, or the filter cannot be used.
         """
         self._session.last_heard = self._engine.clock.now()
         self._session.heard_at = self._engine.clock.attentive()
@@ -138,7 +138,7 @@ class InternalClient:
             None after each slice of work.
 
         Raises:
-            CommandRefused: the query is not valid.
+            CommandRefusedError: the query is not valid.
         """
         session = self._session
         if literal:
@@ -178,7 +178,7 @@ class InternalClient:
             options: options of the command.
 
         Raises:
-            CommandRefused: the subscription is not valid.
+            CommandRefusedError: the subscription is not valid.
         """
         header = Header(
             command="subscribe", topic=topic, short_filter=filter_text, short_options=options

@@ -8,8 +8,9 @@ in slices, and none is longer than about a millisecond:
                                        ^ the event loop polls all sockets
 
 The commands of a connection are executed as they are read, for the length of a slice. The rest of
-the input then waits in the session's input buffer (`Inbox`), and its socket is not read meanwhile:
-backpressure makes the peer wait. All waiting work, connections as well as queries and replays, is
+the input then waits in the session's input buffer (`InputBuffer`), and its socket is not read
+meanwhile: backpressure makes the peer wait. All waiting work, connections as well as queries and
+    replays, is
 in one queue. Between two polls of the sockets there is a turn, one scheduling round: each item of
 the queue gets at most one slice, items with more work go back to the end of the queue, and the turn
 ends when its time is used up. An item that waits alone gets the whole turn.

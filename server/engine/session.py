@@ -346,7 +346,7 @@ class Session:
             The user's permit; it may have limits.
 
         Raises:
-            CommandRefused: the user does not have it.
+            CommandRefusedError: the user does not have it.
         """
         if permission is Permission.READ_TOPIC:
             permit = self.permit_to_read(topic)

@@ -1,7 +1,7 @@
-"""The input of one peer: read in turns, executed in its order.
+"""The input of one peer: read in time slices, executed in its order.
 
-    the transport  --feed-->  Intake  --a few frames at a time-->  Session: executes
-                              Inbox: the input that is not executed yet
+    the transport  --feed-->  SessionInput  --a few frames at a time-->  Session: executes
+                              InputBuffer: the input that is not executed yet
 
 The socket of a peer is read only while none of its input waits; see server/engine/scheduler.py.
 Execution also pauses while too much of the peer's earlier work is in progress (it is *held*). When

@@ -14,7 +14,7 @@ MAX_INTEGER: Final = 2**64 - 1
 _CHARACTERS: Final = "0123456789+-.eE"
 """The characters of numerals: a text of these that Python reads as a number is a numeral."""
 
-_MAX_INTEGER: Final = 400
+_MAX_INTEGER_DIGITS: Final = 400
 """Number of digits beyond which an integer exceeds a double's range, too."""
 
 
@@ -47,6 +47,6 @@ def numeral(text: str) -> int | float | None:
         number = float(text)
     except ValueError:
         return None
-    if "." in text or "e" in text or "E" in text or len(text) > _MAX_INTEGER:
+    if "." in text or "e" in text or "E" in text or len(text) > _MAX_INTEGER_DIGITS:
         return number
     return bounded(int(text))

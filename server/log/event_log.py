@@ -2,9 +2,9 @@
 
 Theory of operation. `emit` runs on the message path, so it does the minimum: one dictionary
 look-up determines whether any target wants the message; if so, the values, the time and the thread
-are appended to a bounded backlog (backlog.py). One thread (writer.py) renders them to lines: at
-once at low rates, some milliseconds later and in batches during a flood of entries. Each target has
-a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
+are appended to a bounded backlog (entry_buffer.py). One thread (writer.py) renders them to lines:
+at once at low rates, some milliseconds later and in batches during a flood of entries. Each target
+has a bounded queue and a thread that writes it (target_writer.py). A slow, stalled or broken target
 therefore costs its own log entries, never messages or the entries of other targets. The selection
 of each target is fixed by the configuration, so the look-up table is made once.
 

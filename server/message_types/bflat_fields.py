@@ -65,7 +65,7 @@ WIDTHS = tuple(
 _LEB128_END = re.compile(rb"[\x00-\x7f]")
 _MAX_LENGTH = 5
 """Maximum number of bytes of a length: 35 bits exceed the size of any body."""
-_MAX_INTEGER = 147
+_MAX_INTEGER_SIZE = 147
 """Maximum number of bytes of a LEB128 integer that is decoded: a float's range."""
 
 
@@ -173,7 +173,7 @@ def _decode_text(body: bytes, start: int, end: int) -> Scalar:
 def _decode_leb128(body: bytes, start: int, end: int) -> Scalar:
     """Return a signed integer; as a float beyond 64 bits, and NULL beyond a float's range."""
     digits = body[start:end]
-    if len(digits) > _MAX_INTEGER:
+    if len(digits) > _MAX_INTEGER_SIZE:
         return None
     number = 0
     for index, byte in enumerate(digits):

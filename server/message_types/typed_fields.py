@@ -33,8 +33,8 @@ def typed_fields(
     A value is a scalar or an array of scalars; decoding refuses anything else.
 
     Raises:
-        NotTypedError: there is no path, a path has a subscript or extends another path, or msgspec
-            cannot express a name.
+        UntypedFieldsError: there is no path, a path has a subscript or extends another path, or
+            msgspec cannot express a name.
     """
     fields: dict[str, _Fields] = {}
     attributes = [_attribute(fields, path) for path in paths]

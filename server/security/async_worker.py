@@ -1,6 +1,6 @@
 """Makes slow decisions outside the engine: one thread with an event loop of its own.
 
-    the engine's thread  --ask-->  Desk: a coroutine per question  --the answer-->  Pending
+    the engine's thread  --ask-->  AsyncWorker: a coroutine per question  -->  AnswerFuture
 
 The engine continues meanwhile. At most `MAX_CONCURRENT_DECISIONS` questions are in progress at a
 time; others wait. Each has a timeout, after which the fallback of its caller is the answer. The

@@ -108,7 +108,7 @@ class HttpTlsSettings:
         """Return the TLS context of connections, from a cache; a changed file gives a new one.
 
         Raises:
-            WebError: a file cannot be used; the text names it.
+            HttpClientError: a file cannot be used; the text names it.
         """
         files = (self.certificate, self.key, self.authorities)
         return _context(self, tuple(_stamp(path) for path in files if path is not None))
@@ -120,7 +120,7 @@ class HttpTlsSettings:
             trusted: a certificate to trust in addition to the authorities, in DER form.
 
         Raises:
-            WebError: a file cannot be used; the text names it.
+            HttpClientError: a file cannot be used; the text names it.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -160,7 +160,7 @@ def _check_file(option: str, path: str) -> None:
     """Check that OpenSSL will not block on a file.
 
     Raises:
-        WebError: it is not a readable regular file.
+        HttpClientError: it is not a readable regular file.
     """
     try:
         check_regular(path, MAX_CERTIFICATE_FILE_SIZE)
@@ -242,7 +242,7 @@ class HttpClient:
             body: the body of the request.
 
         Raises:
-            WebError: there is no response, or none that can be used.
+            HttpClientError: there is no response, or none that can be used.
         """
         connection = await self.connect(endpoint)
         try:
@@ -254,7 +254,7 @@ class HttpClient:
         """Connect to a service, for several requests, one after the other.
 
         Raises:
-            WebError: the connection failed.
+            HttpClientError: the connection failed.
         """
         try:
             async with asyncio.timeout(self.connect_seconds):

@@ -54,7 +54,7 @@ def read_token(text: str) -> bytes:
     """Decode the base64 token that a client sends as its password.
 
     Raises:
-        TokenError: it is not a Kerberos token.
+        KerberosTokenError: it is not a Kerberos token.
     """
     try:
         token = base64.b64decode(text, validate=True)

@@ -2,9 +2,9 @@
 
     engine's thread                      | thread of statistics
     counters, where things happen        |
-      -> Source: entries of one resource |
-      -> Collector: a Sample per Interval -> Keeper: completed with host and rates, a Snapshot
-                                         |   -> Database: X_STATIC and X_DYNAMIC
+      -> StatisticsSource: one resource  |
+      -> StatisticsCollector: a sample   -> StatisticsThread: completed with host and rates
+                                         |   -> StatisticsDatabase: X_STATIC and X_DYNAMIC
                                          |   -> callbacks of watchers
 
 Each part of the server keeps its own numbers as plain attributes, where they arise. Once per

@@ -3,7 +3,7 @@
 There is one transaction per sample. A file is in SQLite's WAL mode, so that others read while a
 sample is written, and committed samples survive any end of the process; when the machine stops,
 the last samples may be missing. The database belongs to one thread, and is abandoned after the
-first failure: `recording` decides how to go on.
+first failure: `recorder` decides how to go on.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StatisticsDatabase:
     Raises:
         sqlite3.Error: it cannot be opened.
         ForeignDatabaseError: it is not a database of this program.
-        LaterDatabaseError: it is a database of a later version.
+        DatabaseVersionError: it is a database of a later version.
     """
 
     def __init__(self, path: str, *, indexed: bool = False) -> None:

@@ -33,7 +33,7 @@ class LatenciesSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         for name, fixed, growing in self._growing:
             yield StatisticsEntry(name, fixed, growing.since_last())
 

@@ -2,7 +2,7 @@
 
 A page of values from a cold disk may take a second, and no sample has to wait for that: in SQLite's
 WAL mode readers do not block the writer. Only a database in memory is read on the writer's thread
-(`keeper.py`), since there is one connection to it.
+(`statistics_thread.py`), since there is one connection to it.
 
 The file may be replaced: there is a new one when the old one has been removed or renamed. The
 keeper passes its `DatabaseLocation` to `StatisticsReader.read`, and the next question goes there.

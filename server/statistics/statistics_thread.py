@@ -7,7 +7,7 @@ executes requests of actions. Another thread answers questions from the file (`r
 statistics are in memory are they answered here, one by one, each small enough for a sample to wait
 for.
 
-    keeper = Keeper(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
+    keeper = StatisticsThread(path, interval_ms, log, sources=[*host_sources(), *process_sources()])
     keeper.start()
     keeper.take(sample)                                          # engine's thread, never waits
     keeper.latest                                                # any thread

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-_MAX_OF_ONE: Final = 64
+_MAX_POINTS_PER_PUBLISHER: Final = 64
 _FEW: Final = 1024
 """The number of publishers at which settled ones are first forgotten."""
 
@@ -66,7 +66,7 @@ class DurableWatermarks:
             return
         txids.append(txid)
         sequences.append(sequence)
-        if len(txids) > _MAX_OF_ONE:
+        if len(txids) > _MAX_POINTS_PER_PUBLISHER:
             del txids[-2::-2], sequences[-2::-2]  # keep every second one, and the newest
             numbers.grain = (txid - txids[0]) // len(txids)
 

@@ -56,7 +56,7 @@ class Expiration:
         stores: the topics; notified of changes.
         clock: the clock.
         log: receives failures.
-        start: starts work that is done in time slices; see `Turns.start`.
+        start: starts work that is done in time slices; see `Scheduler.start`.
         flush: called after subscribers have been notified.
     """
 

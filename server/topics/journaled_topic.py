@@ -339,9 +339,9 @@ class JournaledSowTopic(SowTopic):
             now: the time, in seconds since 1970.
 
         Raises:
-            StoreError: it cannot be stored.
-            JournalUnavailable: it cannot be recorded.
-            EntryTooLarge: it does not fit in any journal.
+            RecordStoreError: it cannot be stored.
+            JournalUnavailableError: it cannot be recorded.
+            EntryTooLargeError: it does not fit in any journal.
         """
         draft = record._replace(timestamp=to_nanoseconds(now))
         envelope = Envelope(publisher, now, record.correlation_id or None)
@@ -390,7 +390,7 @@ class JournaledSowTopic(SowTopic):
         """Draft the records of messages of another instance.
 
         Raises:
-            OneByOneError: they cannot be recorded all at once.
+            BatchRejectedError: they cannot be recorded all at once.
         """
         return self._receiving.draft(entries, positions)
 

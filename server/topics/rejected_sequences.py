@@ -82,7 +82,7 @@ class RejectedSequences:
             sequence: the highest of the numbers.
 
         Raises:
-            JournalUnavailable: the number must not be recorded, or the note cannot be.
+            JournalUnavailableError: the number must not be recorded, or the note cannot be.
         """
         if client not in self._missing.refused:
             return
@@ -127,7 +127,7 @@ class RejectedSequences:
         """Record that numbers of a publisher will not arrive, though later ones do.
 
         Raises:
-            JournalUnavailable: the note cannot be recorded.
+            JournalUnavailableError: the note cannot be recorded.
         """
         self._record(client, GapRecord(missing=list(missing)))
 

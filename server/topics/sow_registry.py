@@ -68,7 +68,7 @@ class SowRegistry:
         clock: the clock.
         log: receives failures.
         announce: notifies subscribers of expirations.
-        start: starts work that is done in time slices; see `Turns.start`.
+        start: starts work that is done in time slices; see `Scheduler.start`.
         flush: called after changes have been announced.
 
     Attributes:

@@ -110,7 +110,7 @@ class DerivedTopic(RecordTopic):
 class SowTopic(RecordTopic):
     """A topic that stores the messages published to it as records.
 
-    Plain messages that arrive together become records together (`record_run.py`). Recipients that
+    Plain messages that arrive together become records together (`record_batch.py`). Recipients that
     need a record's previous state are still notified of one change after the other.
 
     Args:
@@ -263,8 +263,8 @@ class SowTopic(RecordTopic):
             The number of records deleted.
 
         Raises:
-            StoreError: the deletions cannot be stored; none has been made.
-            JournalUnavailable: nothing can be recorded.
+            RecordStoreError: the deletions cannot be stored; none has been made.
+            JournalUnavailableError: nothing can be recorded.
         """
         records = self._sow.in_states(states, self.name)
         sequence, now = self._place_deletion(records, envelope)

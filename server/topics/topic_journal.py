@@ -111,8 +111,8 @@ class TopicJournal:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RefusedBeforeError: its sequence number is too low, and the message was refused then.
-            JournalUnavailable: the number is not a valid sequence number.
+            RejectedSequenceError: its sequence number is too low, and the message was refused then.
+            JournalUnavailableError: the number is not a valid sequence number.
         """
         if envelope.sequence and envelope.publisher is not None:
             self.log.refuse_duplicate(envelope.publisher.client_hash, envelope.sequence)
@@ -326,7 +326,7 @@ class TopicJournal:
             entry's bookmark are also set in the envelope.
 
         Raises:
-            JournalUnavailable: it cannot be recorded; nothing has changed.
+            JournalUnavailableError: it cannot be recorded; nothing has changed.
         """
         publisher, journal, notes = envelope.publisher, self.log.journal, self.log.notes
         if self._handle is None:

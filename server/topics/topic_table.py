@@ -69,7 +69,7 @@ class TopicTable:
         message_types: the types that topics are scoped to, by name.
         functions: the functions that filters may call.
         stores: the topics that have records.
-        queue: queues work for its time slices; see `Turns.queue`.
+        queue: queues work for its time slices; see `Scheduler.queue`.
         most_kept: bytes that topics may use before idle ones are forgotten.
 
     Attributes:
@@ -103,9 +103,8 @@ class TopicTable:
         self._patterns = defaultdict[str, PatternIndex](PatternIndex)  # by message type
         # the topics that subscriptions by regular expression are attached to
         self._attached: dict[Subscription, set[AnyTopic]] = {}
-        self._left: dict[
-            Subscription, _PendingAttachment
-        ] = {}  # the rest of the work for `subscribe`
+        # The rest of the work for `subscribe`.
+        self._left: dict[Subscription, _PendingAttachment] = {}
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -309,7 +308,7 @@ class TopicTable:
         return topic
 
     def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
-        """Return whether a message may have moved from a queue to a dead letter. See `Topics`."""
+        """Return whether a message may have become a dead letter. See `QueueTopicLookup`."""
         found = None if self.queues is None else self.queues.find(message_type, queue)
         if found is None or found.spec.dead_letter_topic != letters:
             return False

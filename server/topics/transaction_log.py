@@ -224,8 +224,8 @@ class TransactionLog:
 
         Raises:
             DuplicateError: its sequence number is too low.
-            RefusedBeforeError: its sequence number is too low, and the command was refused then.
-            JournalUnavailable: the number is not a valid sequence number.
+            RejectedSequenceError: its sequence number is too low, and the command was refused then.
+            JournalUnavailableError: the number is not a valid sequence number.
         """
         if not 0 < sequence <= MAX_SEQUENCE:
             raise JournalUnavailableError(f"{sequence} is no sequence number: expected 64 bits")
@@ -264,7 +264,7 @@ class TransactionLog:
         """Run the waiting callbacks in time slices.
 
         Args:
-            start: starts work that is done in time slices; see `Turns.start`.
+            start: starts work that is done in time slices; see `Scheduler.start`.
         """
         self._start = start
 
@@ -359,7 +359,7 @@ class TransactionLog:
         """Return the time at which a durable entry was recorded, in microseconds; None if absent.
 
         Raises:
-            JournalUnreadable: the entry cannot be read at the moment.
+            JournalUnreadableError: the entry cannot be read at the moment.
         """
         entries = self.journal.replay(
             LogSpan(txid - 1, last=txid), kinds=frozenset(JournalEntryKind)

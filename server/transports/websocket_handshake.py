@@ -106,7 +106,7 @@ class HandshakeAuthenticator:
             The admittance, or the refusal if the credentials are not accepted.
 
         Raises:
-            HandshakeRefused: the page's origin is not allowed, the path cannot be used, or there
+            HandshakeError: the page's origin is not allowed, the path cannot be used, or there
                 are no credentials.
         """
         self._check_origin(request.headers)

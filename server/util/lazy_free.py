@@ -28,7 +28,7 @@ class LazyFree:
     @property
     def doing(self) -> tuple[str, str]:
         """The client, and the kind of work. See `EngineTask.doing`."""
-        return self._client, "letting go"
+        return self._client, "lazy free"
 
     def step(self) -> bool:
         """Free some entries. See `EngineTask.step`."""

@@ -50,7 +50,7 @@ MAX_TOPIC_NAME_LENGTH: Final = 1_024
 MAX_CLIENT_MEMORY: Final = 96 * 1024 * 1024
 """Bytes charged for one connection's subscriptions and queries.
 
-See server/engine/commands/memory_accounting.py.
+See server/engine/commands/memory_account.py.
 """
 
 MAX_SOW_KEYS: Final = 10_000

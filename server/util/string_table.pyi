@@ -1,4 +1,4 @@
-"""A dictionary of texts with batched lookups, in C; texts.pyx has its theory of operation."""
+"""A dictionary of texts with batched lookups, in C; see string_table.pyx."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar

@@ -175,7 +175,7 @@ def named_server(
 
 def shorten_limit() -> None:
     """Let decisions take two seconds at most."""
-    vars(desk_module)["LIMIT_SECONDS"] = 2.0
+    vars(desk_module)["DECISION_TIMEOUT_S"] = 2.0
 
 
 def logon(user: str, password: str) -> dict[str, str]:

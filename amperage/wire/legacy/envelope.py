@@ -141,7 +141,7 @@ class _Header:
         """Parse the next piece of an envelope.
 
         Raises:
-            _BodyReached: the header is complete.
+            _BodyReachedError: the header is complete.
             FrameError: it is not an envelope.
             expat.ExpatError: it is not XML.
         """

@@ -43,7 +43,7 @@ class ActionStatesPage:
         """Return the states.
 
         Raises:
-            Refusal: the visitor may not read this path.
+            HttpError: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         states = await self._engine_side.ask(self._states)

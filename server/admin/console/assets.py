@@ -61,7 +61,7 @@ class ConsoleAssets:
         """Return one file.
 
         Raises:
-            Refusal: no file has this path, or the visitor may not read the console.
+            HttpError: no file has this path, or the visitor may not read the console.
         """
         await self._access.require(visitor, f"/{CONSOLE}")
         _, *below = request.segments

@@ -45,7 +45,7 @@ class ExpressionCheckPage:
         """Check the parameter `text` as a text of the kind in the parameter `kind`.
 
         Raises:
-            Refusal: the visitor may not read this path, or the kind is unknown.
+            HttpError: the visitor may not read this path, or the kind is unknown.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         reader = self._readers.get(request.query.get("kind", ""))

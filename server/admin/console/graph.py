@@ -34,7 +34,7 @@ class GraphPage:
         """Return the graph.
 
         Raises:
-            Refusal: the visitor may not read this path.
+            HttpError: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
         return HttpResponse(self._document)

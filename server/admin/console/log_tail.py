@@ -53,7 +53,7 @@ class LogTail:
         """Return a stream of the entries after number `Last-Event-ID`, then of new ones.
 
         Raises:
-            Refusal: the visitor may not read the log, the request comes from a page of another
+            HttpError: the visitor may not read the log, the request comes from a page of another
                 site, or there are `MAX_LOG_FOLLOWERS` already.
         """
         self._cross_site.refuse_foreign(request)

@@ -30,7 +30,7 @@ class LogonPage:
         """Authenticate the visitor, also if the page's paths do not need it; redirect to the page.
 
         Raises:
-            Refusal: the authentication module does not admit the visitor.
+            HttpError: the authentication module does not admit the visitor.
         """
         cookies = []
         if visitor.is_exempt:

@@ -63,7 +63,7 @@ class SessionPage:
             queries     the URL of the transport for queries; null if there is none
 
         Raises:
-            Refusal: the visitor may not read this path.
+            HttpError: the visitor may not read this path.
         """
         await self._access.require(visitor, f"/{CONSOLE}/session")
         return _document(
@@ -79,7 +79,7 @@ class SessionPage:
         """Return whether the visitor may use each path in the parameter `paths`, one per line.
 
         Raises:
-            Refusal: the visitor may not read this path.
+            HttpError: the visitor may not read this path.
         """
         await self._access.require(visitor, f"/{CONSOLE}/may")
         paths = request.query.get("paths", "").split("\n")

@@ -37,7 +37,7 @@ class DiagnosisPages:
         monitoring: answers for all other paths.
         past: the recorded samples.
         access: checks the visitor's entitlement.
-        engine_side: runs `gathering` on the engine's thread.
+        engine_side: runs `collector` on the engine's thread.
         gathering: gathers facts from the engine.
         interval: seconds between two samples.
     """
@@ -62,7 +62,7 @@ class DiagnosisPages:
         """Explain a client; other paths below clients are the tree's.
 
         Raises:
-            Refusal: there is no such client, or the visitor may not see it.
+            HttpError: there is no such client, or the visitor may not see it.
         """
         names, form = _taken_apart(request.segments)
         if len(names) != len(_CLIENTS) + 2 or names[-1] != EXPLANATION:
@@ -76,7 +76,7 @@ class DiagnosisPages:
         """List the filters that cost most.
 
         Raises:
-            Refusal: the visitor may not see it.
+            HttpError: the visitor may not see it.
         """
         names, form = _taken_apart(request.segments)
         path = "/" + "/".join(_FILTERS)
@@ -90,7 +90,7 @@ class DiagnosisPages:
         """Return the engine's facts about a client.
 
         Raises:
-            Refusal: there is none.
+            HttpError: there is none.
         """
         facts = None
         if identity.isascii() and identity.isdigit():
@@ -115,7 +115,7 @@ def _taken_apart(segments: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Return the path without the form, and the form.
 
     Raises:
-        Refusal: there is no such form.
+        HttpError: there is no such form.
     """
     stem, _, form = segments[-1].rpartition(".")
     if stem in (EXPLANATION, FILTERS):

@@ -1,4 +1,4 @@
-"""HTTP/1.1: from a socket's bytes to a `Request`, and from a `HttpResponse` to bytes.
+"""HTTP/1.1: from a socket's bytes to a `HttpRequest`, and from a `HttpResponse` to bytes.
 
 It knows nothing of AMPS. h11, which does no I/O, implements the protocol; these modules handle the
 sockets: waiting, within limits, and closing.

@@ -172,7 +172,7 @@ class HttpConnection:
         """Wait for a request; None if the peer has gone, or is silent.
 
         Raises:
-            Refusal: the request does not arrive in time, or exceeds a limit.
+            HttpError: the request does not arrive in time, or exceeds a limit.
             h11.RemoteProtocolError: it is not HTTP.
         """
         self.awaits_peer = True
@@ -386,7 +386,7 @@ def _check_head(head: h11.Request) -> None:
     """Refuse a request that exceeds a limit, or that proxies might parse differently than we do.
 
     Raises:
-        Refusal: it is refused.
+        HttpError: it is refused.
     """
     if not head.http_version.startswith(b"1."):
         raise HttpError(505, "Expected HTTP/1.1.")

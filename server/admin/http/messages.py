@@ -65,7 +65,7 @@ class HttpRequest:
         """The parts of the path, decoded; slashes at the end do not matter.
 
         Raises:
-            Refusal: it is not UTF-8.
+            HttpError: it is not UTF-8.
         """
         try:
             return tuple(
@@ -79,7 +79,7 @@ def split_target(target: str) -> tuple[str, dict[str, str]]:
     """Split the target of a request into its path and the parameters of its query.
 
     Raises:
-        Refusal: it is not valid for a server, or has too many parameters.
+        HttpError: it is not valid for a server, or has too many parameters.
     """
     if not target.startswith("/"):
         try:

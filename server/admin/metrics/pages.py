@@ -78,7 +78,7 @@ class MetricsPage:
         """Return all metrics.
 
         Raises:
-            Refusal: the visitor may not see them, or there is no sample yet.
+            HttpError: the visitor may not see them, or there is no sample yet.
         """
         await self._access.require(visitor, f"/{PATH}")
         return await self._show(request, "")
@@ -87,7 +87,7 @@ class MetricsPage:
         """Return the metrics of each entry of a group.
 
         Raises:
-            Refusal: the visitor may not see them, or the request names no group.
+            HttpError: the visitor may not see them, or the request names no group.
         """
         await self._access.require(visitor, f"/{PATH}/{DETAILED_PATH}")
         name = request.query.get("family", "")

@@ -94,7 +94,7 @@ class OperationsResource:
         """Answer a request.
 
         Raises:
-            Refusal: the path does not exist, the method is wrong, or the deed failed.
+            HttpError: the path does not exist, the method is wrong, or the deed failed.
         """
         there = await self._engine_side.ask(self._look)
         names, form = _without_form(request.segments, there)
@@ -132,7 +132,7 @@ class OperationsResource:
         """Execute a deed on an entry, or on the instance itself.
 
         Raises:
-            Refusal: it is not allowed, or failed.
+            HttpError: it is not allowed, or failed.
         """
         deed = found.deed
         assert deed is not None  # noqa: S101 - the caller has found one
@@ -162,7 +162,7 @@ class OperationsResource:
         """Return whether the visitor may request a path, and execute nothing.
 
         Raises:
-            Refusal: the request names no path.
+            HttpError: the request names no path.
         """
         path = request.query.get("path", "").partition("?")[0]
         if not path.startswith("/"):
@@ -280,7 +280,7 @@ def _confirm(
     """Return the form by which a browser asks for a deed.
 
     Raises:
-        Refusal: a document for programs was requested, and not a page.
+        HttpError: a document for programs was requested, and not a page.
     """
     allowed = ("Allow", "POST")
     if form:
@@ -346,7 +346,7 @@ def _parameters(request: HttpRequest) -> OperationParameters:
     """Return the parameters of a request: of its query, and of a form that was sent.
 
     Raises:
-        Refusal: there are too many.
+        HttpError: there are too many.
     """
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         return request.query

@@ -235,7 +235,7 @@ class Instance:
         """Check for a stop, and report progress to the supervisor; called often during the start.
 
         Raises:
-            StopRequested: a signal has ended the start.
+            StopRequestedError: a signal has ended the start.
         """
         self._services.signals.check()
         self._supervisor.go_on()

@@ -5,7 +5,7 @@ logs. It adds to one `Examination` its observations (facts), its verdicts (findi
 a colleague (texts). No fault of an instance keeps another module from running: a subject that
 cannot be examined is a finding, too.
 
-The secrets of the configuration are searched for in all output of the command (`secrecy.py`), so
+The secrets of the configuration are searched for in all output of the command (`redaction.py`), so
 that they do not appear anywhere else either. Messages are never read; log entries are included
 from level `info` up.
 """

@@ -73,7 +73,7 @@ class AdminClient:
         is_local: True if it is on this machine: by its name; after a connection, by IP address.
 
     Raises:
-        AdminError: the URL is invalid.
+        AdminRequestError: the URL is invalid.
     """
 
     def __init__(self, url: str, login: AdminLogin) -> None:
@@ -95,7 +95,7 @@ class AdminClient:
         """Request a path and return the answer.
 
         Raises:
-            AdminError: there is no answer, or it is a refusal; 503 counts as an answer.
+            AdminRequestError: there is no answer, or it is a refusal; 503 counts as an answer.
         """
         answer = self._ask(path)
         if answer.status in (200, 503):
@@ -109,7 +109,7 @@ class AdminClient:
         """Request a path and return its JSON document.
 
         Raises:
-            AdminError: there is none.
+            AdminRequestError: there is none.
         """
         answer = self.get(path)
         try:
@@ -121,7 +121,7 @@ class AdminClient:
         """Request a stream of events and return the first one, parsed as JSON.
 
         Raises:
-            AdminError: there is none.
+            AdminRequestError: there is none.
         """
         answer = self._ask(path, until=b"\n\n")
         data = [line[5:] for line in answer.body.split("\n") if line.startswith("data:")]

@@ -69,7 +69,7 @@ def _header(path: Path) -> JournalFileHeader | None:
     """Return the header of a journal; None if it has not been taken into use.
 
     Raises:
-        FormatError: it is damaged.
+        JournalFormatError: it is damaged.
         OSError: it cannot be read.
     """
     page = read_page(path)

@@ -60,8 +60,8 @@ def copy_installation(target: Path, *, known_as: Path) -> None:
         known_as: its path when it is used, if that differs.
 
     Raises:
-        CopyError: something else is there, or a package is not installed. The target is left as it
-            was, as after any other error.
+        ProgramCopyError: something else is there, or a package is not installed. The target is left
+            as it was, as after any other error.
         OSError: a file cannot be read or written.
     """
     if target.exists() and not is_copy(target) and (not target.is_dir() or any(target.iterdir())):

@@ -42,8 +42,8 @@ def read_messages(path: str | None, delimiter: int) -> MessageBatches:
         delimiter: the byte that ends a message, in a plain file and on standard input.
 
     Raises:
-        SourceError: the file cannot be read, is a zip file of another layout, or has a message that
-            is too large to be sent. The messages before that have been yielded.
+        MessageSourceError: the file cannot be read, is a zip file of another layout, or has a
+            message that is too large to be sent. The messages before that have been yielded.
     """
     count = 0
     for batch in _read_messages(path, bytes([delimiter])):

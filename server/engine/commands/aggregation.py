@@ -84,7 +84,8 @@ def query(session: QuerySession, header: Header, options: Mapping[str, str]) -> 
     """Query groups of a topic's records.
 
     Raises:
-        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+        CommandRefusedError: the topic cannot be aggregated, or a part of the command cannot be
+            used.
     """
 
     def begin(as_of: HistoryPoint | None) -> None:
@@ -110,7 +111,8 @@ def open_query(
         as_of: the point in the past that is queried; None for now.
 
     Raises:
-        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+        CommandRefusedError: the topic cannot be aggregated, or a part of the command cannot be
+            used.
     """
     topic, aggregation, options = _read(session, header, options)
     check_query_options(header, options)
@@ -130,7 +132,8 @@ def query_and_subscribe(
     """Query groups of a topic's records, and subscribe to their changes.
 
     Raises:
-        CommandRefused: the topic cannot be aggregated, or a part of the command cannot be used.
+        CommandRefusedError: the topic cannot be aggregated, or a part of the command cannot be
+            used.
     """
     if header.bookmark is not None:
         raise CommandRefusedError(

@@ -44,7 +44,7 @@ def with_point(
             may refuse the command.
 
     Raises:
-        CommandRefused: the bookmark is invalid, or cannot be looked up.
+        CommandRefusedError: the bookmark is invalid, or cannot be looked up.
     """
     text = header.bookmark
     has_history = any(topic.keeper.table.history is not None for topic in topics)
@@ -97,7 +97,7 @@ def point_of(log: TransactionLog, place: LogSpan) -> HistoryPoint:
     """Return the point behind which a part of the log begins.
 
     Raises:
-        CommandRefused: the log cannot be read at the moment.
+        CommandRefusedError: the log cannot be read at the moment.
     """
     if place.not_before:
         return HistoryPoint(place.not_before * _NANOSECONDS)

@@ -85,7 +85,7 @@ def make_subscription(
         page: the page of these records, None for all messages.
 
     Raises:
-        CommandRefused: the bookmark or an option cannot be used, or the user may not read.
+        CommandRefusedError: the bookmark or an option cannot be used, or the user may not read.
     """
     engine = session.engine
     log = engine.transaction_log
@@ -162,7 +162,7 @@ def wants_deletions(
     The log has only the keys of deleted records, so no filter can be applied to them.
 
     Raises:
-        CommandRefused: a filter would apply to them, or another option requests other messages
+        CommandRefusedError: a filter would apply to them, or another option requests other messages
             than those in the log.
     """
     if "deletions" not in options:
@@ -255,7 +255,7 @@ def pause_or_resume(session: SubscribeSession, header: Header, options: Mapping[
         Whether it did: a command with the option pause may also begin a subscription.
 
     Raises:
-        CommandRefused: a subscription to be resumed does not exist, or is not a replay.
+        CommandRefusedError: a subscription to be resumed does not exist, or is not a replay.
     """
     ids = [name.strip() for name in (header.sub_id or "").split(",") if name.strip()]
     resumes = "resume" in options
@@ -304,7 +304,7 @@ def read_bookmark(header: Header) -> BookmarkRequest:
     """Read a command's bookmark.
 
     Raises:
-        CommandRefused: it is invalid.
+        CommandRefusedError: it is invalid.
     """
     text = header.bookmark or ""
     if text.count(",") >= MAX_BOOKMARKS:
@@ -322,7 +322,7 @@ def read_not_found(options: Mapping[str, str]) -> MissingBookmarkPolicy:
     """Read the action to take when a bookmark is not found.
 
     Raises:
-        CommandRefused: the option has an unknown value.
+        CommandRefusedError: the option has an unknown value.
     """
     not_found = options.get("bookmark_not_found", "now").lower()
     if not_found not in _NOT_FOUND:

@@ -1,6 +1,6 @@
 """The interface of a session that command handlers use, and that of the engine.
 
-Interfaces for some commands only are in other modules: persisted_acks.py, subscribing.py,
+Interfaces for some commands only are in other modules: persisted_acks.py, subscription_context.py,
 heartbeat.py, logon.py, unsubscribe.py.
 """
 
@@ -136,7 +136,7 @@ class CommandSession(AckRecipient, ClientIdentity, Protocol):
             The user's permit; it may be limited.
 
         Raises:
-            CommandRefused: the user does not have the permission.
+            CommandRefusedError: the user does not have the permission.
         """
 
     def refused_write(self, topic: str, messages: int = 1) -> None:

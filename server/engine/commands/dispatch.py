@@ -229,7 +229,7 @@ def _refuse_long_lists(header: Header) -> None:
     """Refuse a command with more list entries than one time slice can process.
 
     Raises:
-        CommandRefused: it has more.
+        CommandRefusedError: it has more.
     """
     most_keys = MAX_SUBSCRIPTION_SOW_KEYS if "subscribe" in header.command else MAX_SOW_KEYS
     for name, text, most in (
@@ -255,7 +255,7 @@ def _refuse_more_subscriptions(session: DispatchSession, header: Header) -> None
     """Refuse a subscription beyond the limit, unless it replaces another.
 
     Raises:
-        CommandRefused: it does not.
+        CommandRefusedError: it does not.
     """
     if header.sub_id not in session.subscriptions:
         raise CommandRefusedError(

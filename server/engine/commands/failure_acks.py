@@ -62,7 +62,7 @@ def refuse_duplicate(session: PublishSession, header: Header) -> None:
     """Refuse a recorded command, if its publisher has sent it before.
 
     Raises:
-        CommandRefused: its sequence number is too low, or none.
+        CommandRefusedError: its sequence number is too low, or none.
     """
     log = session.engine.transaction_log
     if log is not None and header.sequence:

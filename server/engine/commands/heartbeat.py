@@ -45,7 +45,7 @@ def handle(session: HeartbeatSession, header: Header, _body: bytes) -> None:
     whatever state they are.
 
     Raises:
-        CommandRefused: the option is neither `beat` nor `stop` nor `start` with an interval in
+        CommandRefusedError: the option is neither `beat` nor `stop` nor `start` with an interval in
             seconds.
     """
     action, _, interval = (header.options or "beat").strip(", ").partition(",")

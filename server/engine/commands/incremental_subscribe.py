@@ -34,7 +34,7 @@ def attach_in_steps(
         behind: receives the frames to send after the command's answer.
 
     Raises:
-        CommandRefused: matching its pattern to topics takes too many steps.
+        CommandRefusedError: matching its pattern to topics takes too many steps.
     """
     is_new = subscription.sub_id not in session.subscriptions
     if not (is_new and subscription.selector.is_regex and subscription.replay is None):

@@ -155,7 +155,8 @@ def handle(session: LogonSession, header: Header, _body: bytes) -> CommandSteps:
     not certain that the publisher knows of them (`server.topics.rejected_sequences`).
 
     Raises:
-        CommandRefused: the transport does not accept the message type, or the user may not log on.
+        CommandRefusedError: the transport does not accept the message type, or the user may not log
+            on.
     """
     message_type = _message_type(session, header)
     options = read_logon_options(header)
@@ -234,7 +235,7 @@ def _claim_name(session: LogonSession, client_name: str) -> CommandSteps:
     Transaction Log.
 
     Raises:
-        CommandRefused: another user has it.
+        CommandRefusedError: another user has it.
     """
     engine = session.engine
     if engine.transaction_log is None:
@@ -264,7 +265,7 @@ def log_on_implicitly(session: LogonSession) -> CommandSteps:
     """Log on a connection that sent another command first, where the transport allows it.
 
     Raises:
-        CommandRefused: the transport does not allow it.
+        CommandRefusedError: the transport does not allow it.
     """
     message_type = session.entrance.message_type or ""
     origin = _origin(session, session.connection_name, message_type)
@@ -337,7 +338,7 @@ def _admit(
         The decision of the authentication module: granted, or a challenge.
 
     Raises:
-        CommandRefused: the user may not log on.
+        CommandRefusedError: the user may not log on.
     """
     entrance = session.entrance
     exchange = session.exchange or ChallengeLimit(entrance.authenticator.begin())

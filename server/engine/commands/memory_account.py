@@ -80,7 +80,7 @@ def check_memory(session: MemoryAccount, header: Header) -> None:
         header: its header.
 
     Raises:
-        CommandRefused: it is too much.
+        CommandRefusedError: it is too much.
     """
     replaced = session.subscriptions.get(header.sub_id or header.command_id or "")
     if not has_memory_for(

@@ -31,7 +31,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> None:
     """Deliver a message to the subscribers of its topic.
 
     Raises:
-        CommandRefused: the topic is missing, reserved or not available, or the user may not
+        CommandRefusedError: the topic is missing, reserved or not available, or the user may not
             publish to it.
     """
     topic = header.topic

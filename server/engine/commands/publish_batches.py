@@ -88,7 +88,7 @@ class PublishBatcher:
         sequences: Sequence[bytes],
         marks: Sequence[MessageMetadata],
     ) -> None:
-        """Publish a batch, and send its acks. See `plain_publish.Publish`."""
+        """Publish a batch, and send its acks. See `PublishBatchCallback`."""
         session = self._session
         session.command = "publish"
         topic = run.topic

@@ -198,7 +198,7 @@ class PublishTargets:
         """Return the target for messages to a topic.
 
         Raises:
-            CommandRefused: the user may not publish to it.
+            CommandRefusedError: the user may not publish to it.
         """
         session = self._session
         permit = session.require(Permission.WRITE_TOPIC, name)

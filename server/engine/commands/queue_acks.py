@@ -85,7 +85,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps
     The reference reserves the command for servers. Some clients acknowledge with it.
 
     Raises:
-        CommandRefused: as for `acknowledge_messages`, or the command names no queue.
+        CommandRefusedError: as for `acknowledge_messages`, or the command names no queue.
     """
     if not header.topic:
         raise CommandRefusedError(
@@ -120,8 +120,8 @@ def acknowledge_messages(
     who may read some of its messages may acknowledge these.
 
     Raises:
-        CommandRefused: the command does not select messages, has an invalid option, or cannot be
-            recorded.
+        CommandRefusedError: the command does not select messages, has an invalid option, or cannot
+            be recorded.
     """
     session.require(Permission.READ_TOPIC, queue.name)
     permit = session.permit(Permission.READ_TOPIC, queue.name)

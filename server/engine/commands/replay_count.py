@@ -48,8 +48,8 @@ def count(session: SubscribeSession, header: Header, options: Mapping[str, str])
     The `processed` ack is sent when the bookmark has been found, `completed` with the result.
 
     Raises:
-        CommandRefused: the topic is not in the log, or the user may not read it; or the bookmark or
-            an option cannot be used.
+        CommandRefusedError: the topic is not in the log, or the user may not read it; or the
+            bookmark or an option cannot be used.
     """
     selector = read_topic(session, header, options)
     require_topic(session, Permission.READ_TOPIC, selector)

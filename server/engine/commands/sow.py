@@ -31,7 +31,7 @@ def handle(session: QuerySession, header: Header, _body: bytes) -> None:
     A bookmark requests a past state; topics without History ignore it.
 
     Raises:
-        CommandRefused: the topic keeps no records, or a part of the command cannot be used.
+        CommandRefusedError: the topic keeps no records, or a part of the command cannot be used.
     """
     options = read_options(header)
     if aggregation.is_asked_for(options):

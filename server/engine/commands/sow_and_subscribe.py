@@ -58,7 +58,7 @@ def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSt
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
-        CommandRefused: see subscribe, and sow.
+        CommandRefusedError: see subscribe, and sow.
     """
     yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
 

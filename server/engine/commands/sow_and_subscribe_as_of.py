@@ -56,8 +56,8 @@ def is_asked_for(session: SubscribeSession, header: Header, options: Mapping[str
     """Return whether a command requests a past state that is kept; other topics send their own now.
 
     Raises:
-        CommandRefused: the topic is missing, is not a valid regular expression, or is a queue: a
-            client that requests its past does not mean to consume messages.
+        CommandRefusedError: the topic is missing, is not a valid regular expression, or is a queue:
+            a client that requests its past does not mean to consume messages.
     """
     if header.bookmark is None or is_now(header.bookmark):
         return False
@@ -77,8 +77,8 @@ def handle(session: SubscribeSession, header: Header, options: Mapping[str, str]
     """Query and subscribe as of a moment.
 
     Raises:
-        CommandRefused: the bookmark, an option or the id cannot be used, or the user may not read;
-            or the changes since then were not recorded.
+        CommandRefusedError: the bookmark, an option or the id cannot be used, or the user may not
+            read; or the changes since then were not recorded.
     """
     selector = read_topic(session, header, options)
     terms = read_query_terms(session, header, options)
@@ -147,7 +147,7 @@ def _check_page(options: Mapping[str, str], before: Subscription | None) -> None
     """Check the options of a page of the past.
 
     Raises:
-        CommandRefused: an option cannot be combined with it.
+        CommandRefusedError: an option cannot be combined with it.
     """
     if before is not None:
         raise option_refusal(

@@ -141,7 +141,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
-        CommandRefused: the topic keeps no records, the command does not select records, or a
+        CommandRefusedError: the topic keeps no records, the command does not select records, or a
             deletion cannot be stored.
     """
     options = split_options(header.options or "")
@@ -339,7 +339,7 @@ class _Deletion:
         """Delete one group after the other.
 
         Raises:
-            CommandRefused: a deletion cannot be stored.
+            CommandRefusedError: a deletion cannot be stored.
         """
         group = next(groups, None)
         while group is not None:

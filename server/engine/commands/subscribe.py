@@ -74,7 +74,8 @@ def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSt
     in the transaction log has nothing to replay, so the subscription is complete at once.
 
     Raises:
-        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+        CommandRefusedError: the topic, an option or the id cannot be used, or the user may not
+            read.
     """
     yield from in_order(session, partial(_subscribe, session, header))
 
@@ -174,7 +175,8 @@ def place(
         began_with_query: whether the client gets all records that match now.
 
     Raises:
-        CommandRefused: the topic, an option or the id cannot be used, or the user may not read.
+        CommandRefusedError: the topic, an option or the id cannot be used, or the user may not
+            read.
     """
     subscription = prepare(
         session, header, options, keys=keys, page=page, began_with_query=began_with_query
@@ -200,7 +202,7 @@ def put_in_place(session: SubscribeSession, header: Header, subscription: Subscr
         subscription: the subscription that the command requests.
 
     Raises:
-        CommandRefused: matching its pattern to topics takes too many steps.
+        CommandRefusedError: matching its pattern to topics takes too many steps.
     """
     before = session.subscriptions.get(subscription.sub_id)
     if before is not None and before.conflater is not None:
@@ -227,7 +229,7 @@ def repeat(session: SubscribeSession, header: Header) -> bool:
         Whether it was executed; if not, the caller executes it the regular way.
 
     Raises:
-        CommandRefused: the filter is invalid.
+        CommandRefusedError: the filter is invalid.
     """
     subscription = session.repeated_subscribes.take(header)
     if subscription is None:
@@ -290,8 +292,8 @@ def prepare(
         sink: takes the messages instead of the session's connection.
 
     Raises:
-        CommandRefused: the topic, an option or the id cannot be used, or the user may not read. A
-            replacement with a topic that the user may not read succeeds, and is silent.
+        CommandRefusedError: the topic, an option or the id cannot be used, or the user may not
+            read. A replacement with a topic that the user may not read succeeds, and is silent.
     """
     selector = read_topic(session, header, options)
     sub_id = read_sub_id(session, header, options)
@@ -370,7 +372,7 @@ def read_sub_id(session: SubscribeSession, header: Header, options: Mapping[str,
     """Return the id of the subscription that a command requests.
 
     Raises:
-        CommandRefused: it is too long, or it is in use and the command has no option replace.
+        CommandRefusedError: it is too long, or it is in use and the command has no option replace.
     """
     sub_id = header.sub_id or header.command_id or session.make_sub_id()
     if len(sub_id) > MAX_NAME_LENGTH:
@@ -390,7 +392,7 @@ def _check_patterns(session: SubscribeSession, sub_id: str) -> None:
     """Refuse another subscription to a regular expression beyond the limit.
 
     Raises:
-        CommandRefused: the connection has reached the limit.
+        CommandRefusedError: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if len(subscriptions) < MAX_PATTERNS:
@@ -408,7 +410,7 @@ def _check_conflated(session: SubscribeSession, sub_id: str) -> None:
     """Refuse another conflated subscription beyond the limit.
 
     Raises:
-        CommandRefused: the connection has reached the limit.
+        CommandRefusedError: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if len(subscriptions) < MAX_CONFLATED_SUBSCRIPTIONS:
@@ -426,7 +428,7 @@ def _check_select_lists(session: SubscribeSession, sub_id: str, select: SelectLi
     """Refuse another select list beyond the limit.
 
     Raises:
-        CommandRefused: the connection has reached the limit.
+        CommandRefusedError: the connection has reached the limit.
     """
     subscriptions = session.subscriptions
     if select is None or len(subscriptions) < MAX_SELECT_LISTS:
@@ -501,7 +503,7 @@ def _conflater(
         has_all_that_matches: see `Conflater`.
 
     Raises:
-        CommandRefused: messages about different records would be merged.
+        CommandRefusedError: messages about different records would be merged.
     """
     terms = options.conflation
     if terms is None:

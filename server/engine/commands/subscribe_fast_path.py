@@ -74,7 +74,7 @@ class SubscribeFastPath:
             The subscription; None if the command has to take the regular path.
 
         Raises:
-            CommandRefused: the filter is invalid.
+            CommandRefusedError: the filter is invalid.
         """
         session, model = self._session, self._model
         if model is None or not self._is_alike(header):

@@ -42,7 +42,7 @@ def handle(session: UnsubscribeSession, header: Header, _body: bytes) -> Command
     end one after the other, and other tasks run in between.
 
     Raises:
-        CommandRefused: the command names neither subscriptions nor queries.
+        CommandRefusedError: the command names neither subscriptions nor queries.
     """
     if not header.sub_id and not header.query_id:
         raise CommandRefusedError(

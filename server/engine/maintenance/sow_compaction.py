@@ -16,7 +16,7 @@ async def compact(topic: SowTopicRecords) -> None:
     """Compact the file of a topic.
 
     Raises:
-        StoreError: there is no free space to work in.
+        RecordStoreError: there is no free space to work in.
     """
     for _ in topic.compact():
         await asyncio.sleep(_PAUSE)

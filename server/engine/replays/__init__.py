@@ -5,7 +5,7 @@ more is on stable storage, and reads on. So there is no transition from replay t
 message could be lost or duplicated, and the client receives nothing that a crash could undo. The
 one exception is the option `live`, for clients that request it.
 
-    Reading   reads the log for one subscription, or for several of a connection that were resumed
+    LogReader reads the log for one subscription, or for several of a connection that were resumed
               together, at the client's pace: it pauses while the client has unread data
     Tail      reads once for all subscriptions that have caught up; one that falls behind returns
               to a reading of its own
@@ -14,9 +14,9 @@ one exception is the option `live`, for clients that request it.
 
     Replay    one subscription, in one of these states, paused, or still resolving its bookmark
 
-A paginated replay has records of its own, and cuts its page from them (`paged`). Otherwise, the
-entries read pass through topics of the reader (`logged_topics`), which match, frame and conflate
-as the topics of publishers do.
+A paginated replay has records of its own, and cuts its page from them (`historical_pages`).
+Otherwise, the entries read pass through topics of the reader (`logged_topics`), which match, frame
+and conflate as the topics of publishers do.
 
 Source: AMPS User Guide, Replaying Messages with Bookmark Subscription.
 """

@@ -64,8 +64,8 @@ class MessageSizeSink:
     def __init__(self) -> None:
         self.size: int | None = None
 
-    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:  # noqa: ARG002 - see `Sink`
-        """See `Sink.take`."""
+    def take(self, topic: str, body: bytes, envelope: Envelope) -> None:  # noqa: ARG002 - see `MessageSink`
+        """See `MessageSink.take`."""
         self.size = len(body)
 
     def take_record(self, topic: str, body: bytes, message: RecordMessage) -> None:
@@ -130,7 +130,7 @@ class ReplayCounter:
         """Count in time slices; yields after each one.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnreadableError: the log cannot be read at the moment.
         """
         elapsed = self._engine.turns.elapsed
         deadline = elapsed() + _MAX_SECONDS

@@ -96,7 +96,7 @@ class BoundedSearch:
         options: further limits of its searches, as PCRE2 verbs.
 
     Raises:
-        GivenUpError: a prefix would change the meaning of the expression.
+        SearchLimitError: a prefix would change the meaning of the expression.
     """
 
     __slots__ = ("_beginnings", "_forms", "_has_short_steps", "_options", "_source")
@@ -121,7 +121,7 @@ class BoundedSearch:
             start: the position to begin at.
 
         Raises:
-            GivenUpError: the search takes too long, or one position takes too many steps.
+            SearchLimitError: the search takes too long, or one position takes too many steps.
         """
         attempt.look_at_clock()
         if self._beginnings is not None:
@@ -269,7 +269,7 @@ class SearchAttempt:
         """Check that there is time left.
 
         Raises:
-            GivenUpError: there is none.
+            SearchLimitError: there is none.
         """
         if time.perf_counter() < self._ends:
             return

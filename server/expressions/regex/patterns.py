@@ -304,7 +304,7 @@ def compile_regex(
         effort: counts long searches.
 
     Raises:
-        PatternRefused: PCRE2 does not accept the expression, or the expression sets limits.
+        RegexPatternError: PCRE2 does not accept the expression, or the expression sets limits.
     """
     problem = limit_error(pattern)
     if problem is not None:

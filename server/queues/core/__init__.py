@@ -34,9 +34,10 @@ per scheduling round of the engine rather than once per message. Each delivery t
 batches many messages. While `queue.is_behind`, call again soon, between other work. When
 `FilterMatcher` raises `UnmatchedError`, nothing is lost and `queue.is_stalled`: retry later.
 
-Acknowledgements. `parse_marks` reads a list of bookmarks, `queue.acknowledge(marks, now, client,
-way, delay)` applies it. For acknowledgements by key or filter, find the places (`inspection`) and
-call `acknowledge_places`. `extend` prolongs leases. The result lists refusals with their reasons.
+Acknowledgements. `parse_bookmarks` reads a list of bookmarks, `queue.acknowledge(marks, now,
+client, way, delay)` applies it. For acknowledgements by key or filter, find the places
+(`inspection`) and call `acknowledge_places`. `extend` prolongs leases. The result lists refusals
+with their reasons.
 
 The journal. After every call that may change state, record the events of `queue.take_events()`, in
 that order and before any later event; `encode(event)` is the body. Under at-most-once, no message

@@ -101,7 +101,7 @@ class QueueAckHandler:
         """Acknowledge messages by their bookmarks.
 
         Raises:
-            JournalUnavailable: it cannot be recorded now. It takes effect nevertheless, and a
+            JournalUnavailableError: it cannot be recorded now. It takes effect nevertheless, and a
                 restart may undo it.
         """
         now = self._surroundings.now
@@ -121,7 +121,7 @@ class QueueAckHandler:
             said: the client and its command.
 
         Raises:
-            JournalUnavailable: the command's number cannot be recorded now.
+            JournalUnavailableError: the command's number cannot be recorded now.
         """
         now = self._surroundings.now
         lasts = self._core.settings.lease_period if period is None else period
@@ -194,7 +194,7 @@ class QueueAckHandler:
             The number of messages that it took effect on.
 
         Raises:
-            JournalUnavailable: as for `acknowledge`.
+            JournalUnavailableError: as for `acknowledge`.
         """
         now = self._surroundings.now
         result = self._core.acknowledge_places(places, now, said.client, said.way, said.delay)

@@ -179,11 +179,11 @@ class QueueBrowser:
     # notifications
 
     def came(self, places: Sequence[int]) -> None:
-        """See `Watcher.came`."""
+        """See `AvailabilityWatcher.came`."""
         self._note(places, is_seen=True)
 
     def went(self, places: Sequence[int]) -> None:
-        """See `Watcher.went`."""
+        """See `AvailabilityWatcher.went`."""
         self._note(places, is_seen=False)
 
     def _note(self, places: Sequence[int], *, is_seen: bool) -> None:
@@ -280,7 +280,7 @@ class QueueBrowser:
         """Return messages; those not in the cache are read from the log, and are not added to it.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnreadableError: the log cannot be read at the moment.
         """
         at_hand = map(self._shelf.at_hand, txids)
         return [
@@ -292,7 +292,7 @@ class QueueBrowser:
         """Return messages as records, without those that are damaged in the log.
 
         Raises:
-            StoreError: the log cannot be read at the moment.
+            RecordStoreError: the log cannot be read at the moment.
         """
         try:
             messages = self.read(txids)
@@ -373,7 +373,7 @@ _NEVER: Final[_Leases] = (0, 0)
 
 
 class QueueRecords:
-    """The visible messages of a queue as the records of a topic. See `Keeper`.
+    """The visible messages of a queue as the records of a topic. See `RecordSource`.
 
     Args:
         browsing: knows the visible messages.
@@ -396,11 +396,11 @@ class QueueRecords:
         self._browsing = browsing
 
     def keeps(self, name: str) -> bool:
-        """See `Keeper.keeps`."""
+        """See `RecordSource.keeps`."""
         return name == self.name
 
     def query(self, spec: QuerySpec, now: int) -> QueueQuery:  # noqa: ARG002 - there is no past
-        """See `Keeper.query`."""
+        """See `RecordSource.query`."""
         return self._browsing.query(spec)
 
 
@@ -481,7 +481,7 @@ class QueueQuery(Iterator[list[Record]]):
         """Execute one time slice of the query. See `Query.__next__`.
 
         Raises:
-            StoreError: the log cannot be read at the moment.
+            RecordStoreError: the log cannot be read at the moment.
             TooCostlyError: the filter takes too long.
         """
         try:

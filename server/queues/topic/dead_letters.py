@@ -116,7 +116,7 @@ def _encode(fields: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ServerPublisher:
-    """The server as a publisher. See `Client`.
+    """The server as a publisher. See `ClientIdentity`.
 
     Attributes:
         client_name: its name, which no client should log on with.
@@ -133,7 +133,7 @@ class ServerPublisher:
 
     @property
     def client_hash(self) -> int:
-        """See `Client`."""
+        """See `ClientIdentity`."""
         return client_hash(self.client_name)
 
     def part(self, instance: str) -> int:

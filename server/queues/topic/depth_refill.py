@@ -55,7 +55,7 @@ class DepthRefill:
             True if there are more to activate at once.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnreadableError: the log cannot be read at the moment.
         """
         ledger = self._core.ledger
         if not ledger.inactive:

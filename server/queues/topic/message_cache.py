@@ -137,7 +137,7 @@ class MessageCache:
             log.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment.
+            JournalUnreadableError: the log cannot be read at the moment.
         """
         start = 0
         while start < len(txids):

@@ -1,8 +1,8 @@
 """A queue as a topic: messages come from the log, and go to one consumer each.
 
-    a publish ---> the underlying topic ---> the log ---> QueueTopic.take ---> Ledger.enqueue
-    a time slice ---> Delivering.step ---> Queue.deliver ---> the consumers' outboxes
-    sow_delete ---> Acknowledging.acknowledge ---> Queue.acknowledge ---> an entry of the log
+    a publish --> the underlying topic --> the log --> QueueTopic.take --> MessageLifecycle.enqueue
+    a time slice --> QueueDeliveryTask.step --> Queue.deliver --> the consumers' outboxes
+    sow_delete --> QueueAckHandler.acknowledge --> Queue.acknowledge --> an entry of the log
 
 The core (server/queues/core/) makes all decisions. This package connects it to the server: bodies,
 the log, time slices and timers, and the connections of consumers. Every event of the core is

@@ -66,7 +66,7 @@ def recover_queues(
         For each queue, the txid before which there are no messages for it.
 
     Raises:
-        JournalUnreadable: the log cannot be read.
+        JournalUnreadableError: the log cannot be read.
     """
     begins: dict[QueueTopic, int] = {}
     starts = _find_starts(queues, journal, begins)

@@ -8,7 +8,7 @@ A queue over the topic of dead letters holds them. Redriving a letter publishes 
 the original topic, and then acknowledges the letter. Both are in the log, in this order, so that
 the message cannot be lost in between. Other queues that the same topic feeds have had the message
 already. They recognize it by its author, which is different for each queue, and do not take it
-(`Entrance`).
+(`Enqueuer`).
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class DeadLetterRedrive:
             The number of redriven letters.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment.
-            JournalUnavailable: as for `QueueAckHandler.acknowledge`.
+            JournalUnreadableError: the log cannot be read at the moment.
+            JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
         there = [place for place in places if self._core.refusal(place, said.client) is None]
         txids = self._core.ledger.entries.txids(there)

@@ -241,15 +241,15 @@ class AntiEntropyCoordinator:
                 return sow
         return None
 
-    # The instance as a comparison sees it; see `Surroundings`.
+    # The instance as a comparison sees it; see `ComparisonContext`.
 
     @property
     def last_txid(self) -> int:
-        """See `Surroundings.last_txid`."""
+        """See `ComparisonContext.last_txid`."""
         return self._replication.last_txid
 
     def has_taken(self, peer: str, txid: int) -> bool:
-        """See `Surroundings.has_taken`."""
+        """See `ComparisonContext.has_taken`."""
         known = self._known.get(peer)
         if known is not None and not known.peer.sends:
             return True
@@ -257,7 +257,7 @@ class AntiEntropyCoordinator:
         return receiver is not None and receiver.received >= txid
 
     def had(self, client: int, sequence: int) -> bool:
-        """See `Surroundings.had`."""
+        """See `ComparisonContext.had`."""
         known = self._replication.known
         if known.highest(client):
             return not known.unknown(client, (sequence,))

@@ -259,7 +259,7 @@ def unpack(data: bytes) -> ComparisonMessage:
     """Parse a message.
 
     Raises:
-        WordError: it is invalid.
+        ComparisonMessageError: it is invalid.
     """
     try:
         word = _DECODER.decode(data)

@@ -41,10 +41,10 @@ class TopicRecords:
         self._goes: Final = goes
 
     def portion(self, place: int) -> RecordPortion:
-        """See `Records.portion`; places are rows.
+        """See `ComparableRecords.portion`; places are rows.
 
         Raises:
-            StoreError: a record cannot be read.
+            RecordStoreError: a record cannot be read.
         """
         table, goes, has_pattern = self._table, self._goes, self._has_pattern
         states, store = table.states, table.store
@@ -60,10 +60,10 @@ class TopicRecords:
         return RecordPortion(identities, bodies, end if end < len(states) else None)
 
     def state(self, identity: str) -> RecordState:
-        """See `Records.state`.
+        """See `ComparableRecords.state`.
 
         Raises:
-            StoreError: the record cannot be read.
+            RecordStoreError: the record cannot be read.
         """
         record = self._table.get(identity)
         if record is None or (self._has_pattern and not self._goes(record.topic)):

@@ -1,7 +1,7 @@
 """Records the entries that other instances send: appended unchanged, then applied and delivered.
 
     Receiver (server/replication/core/) --new entries--> Incoming.record
-        messages of several topics --> the journal --> each topic (`interleaved`)
+        messages of several topics --> the journal --> each topic (`multi_topic`)
         of one topic, by kind --> the topic --> the journal --> records, subscribers, views, queues
 
 An entry is skipped, and the skip is logged, if its topic is not recorded here, if it is not

@@ -65,7 +65,7 @@ class RepairPublisher:
             identity: the record's identity, unique in the topic.
 
         Raises:
-            StoreError: the record cannot be read or stored.
+            RecordStoreError: the record cannot be read or stored.
         """
         record = topic.table.get(identity)
         if record is None:

@@ -55,7 +55,7 @@ class SequenceGapApplier:
         """Record that numbers a source could not read are lost, unless they arrived another way.
 
         Raises:
-            JournalUnavailable: that cannot be recorded at the moment.
+            JournalUnavailableError: that cannot be recorded at the moment.
         """
         lacking = [pair for one in sequences for pair in self._known.lacking(client, *one)]
         if lacking:

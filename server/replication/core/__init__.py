@@ -14,7 +14,7 @@ instances that acknowledge to that destination.
 For integrators
 ---------------
 
-Identity. A message has the same name on all instances: `Entry.client` and `sequence`. For a
+Identity. A message has the same name on all instances: `JournalEntry.client` and `sequence`. For a
 publisher that gives no sequence numbers, and for the events of queues, the server makes the
 identity at the instance of the publish, and the txid there is the number; all instances keep both.
 `source` of an entry is the hash of the name of the instance that sent it; `source_txid` is as in
@@ -36,21 +36,20 @@ not follow its publisher's highest number, call `known.noted(client, highest bef
 
 A link. Both ends send a `Hello`, and check the other's with `refusal`, by its credentials, by its
 `description`, and for a destination with `group_refusal`; a reason is returned as `HelloRefusal`,
-and both ends log it. Of two connections, `which_stays` returns which to keep. Then call
+and both ends log it. Of two connections, `choose_connection` returns which to keep. Then call
 `disconnected()` of the sender and the receiver for that instance, since they may still be on a link
 that is dropped; if there is a destination, send the return value of
 `sender.connected(peer_of(hello))`. Frames:
 
-    Begin       -> send all frames of `receiver.begin(peer, frame, acknowledgement.settled)`
-    Resume      -> `sender.resume(frame)`; Knowledge -> `sender.learn(frame)`; both return
-                   `ResumePosition` when sending begins, with the range of missing entries
-    Batch       -> `receiver.take(frame)`; while `receiver.is_stalled`, read nothing from that
-                   link, and retry `go_on()` periodically
-    Owed        -> `receiver.owe(frame)`
-    Ack         -> `sender.acknowledge(frame)`
-    Beat        -> do nothing; an end that receives nothing for too long closes the link
-
-    Word -> `MeshRouter.receive`, which forwards it or returns its sender; see there
+    PositionRequest  -> send all frames of `receiver.begin(peer, frame, acknowledgement.settled)`
+    PositionResponse -> `sender.resume(frame)`; DedupState -> `sender.learn(frame)`; both return
+                        `ResumePosition` when sending begins, with the range of missing entries
+    ReplicationBatch -> `receiver.take(frame)`; while `receiver.is_stalled`, read nothing from that
+                        link, and retry `go_on()` periodically
+    SkippedRanges    -> `receiver.owe(frame)`
+    Ack              -> `sender.acknowledge(frame)`
+    HeartbeatFrame   -> do nothing; an end that receives nothing for too long closes the link
+    PeerMessage      -> `MeshRouter.receive`, which forwards it or returns its sender; see there
 
 `ReplicationFrameError` and `ReplicationProtocolError` end the link, and are logged. While the link
 accepts more, send the return value of `sender.pull(now)`, until that is None; about once a second
@@ -71,9 +70,9 @@ The record. To store `replication.ack`, make a `PersistentState` of `receiver.cu
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
-Anti-entropy. The records that two instances have of a topic are compared by a `Comparison` at one
+Anti-entropy. The records that two instances have of a topic are compared by a `RecordComparison` at one
 and a `ComparisonResponder` at the other; their messages travel beside the log, and may be lost. See
-`comparison`.
+`server.replication.anti_entropy`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
 Availability. Our own design: the protocol, gaps, resynchronization by difference, conflicts.

@@ -33,7 +33,7 @@ class EntryRoutingKey(NamedTuple):
 
 
 class DestinationProgress(Protocol):
-    """The progress of a destination; a `Sender` implements it."""
+    """The progress of a destination; a `ReplicationSender` implements it."""
 
     @property
     def settled(self) -> int:

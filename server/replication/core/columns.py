@@ -84,7 +84,7 @@ class BatchColumns(NamedTuple):
             instance where they were published.
         source_txids: the txid at the instance where they were published; for publishers that give
             no numbers, the hash of the client name.
-        kinds: their kinds, see `Kind`.
+        kinds: their kinds, see `JournalEntryKind`.
         sow_keys: SOW keys as numbers, 0 for none.
         expirations: seconds that they live from now on, 0 for ever.
         checksums: of bodies with extras.

@@ -1,4 +1,4 @@
-"""Packs entries of the log into columns of a batch, in C; packing.pyx has the reasons."""
+"""Packs entries of the log into columns of a batch, in C; entry_packer.pyx has the reasons."""
 
 from collections.abc import Mapping, Sequence
 

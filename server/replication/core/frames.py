@@ -208,7 +208,7 @@ class DedupState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class PeerMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A message from one instance to another, which need not be a neighbour; see `courier`.
+    """A message from one instance to another, which need not be a neighbour; see `router`.
 
     Attributes:
         to: the name of the recipient.
@@ -311,7 +311,7 @@ class ReplicationFrameReader:
         """Return the next frame, None if it is not complete.
 
         Raises:
-            FrameError: it is invalid.
+            ReplicationFrameError: it is invalid.
         """
         buffer = self._buffer
         if len(buffer) < _HEAD.size:

@@ -96,7 +96,7 @@ def unpack(data: bytes) -> PersistentState:
     """Parse the file.
 
     Raises:
-        FormatError: it is damaged, or another kind of file.
+        JournalFormatError: it is damaged, or another kind of file.
     """
     head = len(MAGIC) + _VERSION_SIZE
     if len(data) < head + CHECKSUM.size or not data.startswith(MAGIC):

@@ -65,7 +65,7 @@ from server.storage.journal.runs import has_recorded, run_at
 from server.util.ranges import Ranges
 
 _MAX_STAGES: Final = 1024  # pairs of positions in both logs
-_MAX_HAD: Final = 16_384  # identities in one frame
+_MAX_WINDOW_IDENTITIES: Final = 16_384  # identities in one frame
 _MAX_CONFLICTS: Final = 100  # reported per batch
 _ABOUT_MESSAGES: Final = frozenset((JournalEntryKind.QUEUE_EVENT, JournalEntryKind.MISSING))
 
@@ -319,8 +319,8 @@ class ReplicationReceiver:
             one._replace(gaps=tuple(again[one.client])) if one.client in again else one
             for one in summary
         )
-        part = list(islice(had, _MAX_HAD))
-        while following := list(islice(had, _MAX_HAD)):
+        part = list(islice(had, _MAX_WINDOW_IDENTITIES))
+        while following := list(islice(had, _MAX_WINDOW_IDENTITIES)):
             yield DedupState(part, is_last=False)
             part = following
         yield DedupState(part, is_last=True)
@@ -352,7 +352,7 @@ class ReplicationReceiver:
             so far.
 
         Raises:
-            ProtocolError: it is not the batch that has to come next, or is invalid.
+            ReplicationProtocolError: it is not the batch that has to come next, or is invalid.
         """
         if self._source is None or self.is_stalled:
             raise ReplicationProtocolError("sends entries out of turn")
@@ -390,7 +390,7 @@ class ReplicationReceiver:
         """Take the list of entries that the source has skipped.
 
         Raises:
-            ProtocolError: it comes out of turn, or is invalid.
+            ReplicationProtocolError: it comes out of turn, or is invalid.
         """
         if self._source is None or self.is_stalled:
             raise ReplicationProtocolError("says what it owes out of turn")
@@ -652,7 +652,7 @@ def _check(batch: ReplicationBatch) -> None:
     """Validate a batch and its checksums.
 
     Raises:
-        ProtocolError: it is invalid or damaged.
+        ReplicationProtocolError: it is invalid or damaged.
     """
     entries = batch.columns
     if entries is None:

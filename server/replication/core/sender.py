@@ -59,7 +59,7 @@ MAX_IN_FLIGHT_BYTES: Final = 16 << 20
 _TXID: Final = itemgetter(TXID)
 _MAX_ENTRIES: Final = 256  # are read and sent, or received, in about a millisecond
 _MAX_BYTES: Final = 256 << 10
-_MAX_HAD: Final = 4_000_000  # identities that a destination may list
+_MAX_WINDOW_IDENTITIES: Final = 4_000_000  # identities that a destination may list
 _MAX_TRIED: Final = 64  # damaged entries that one call retries
 _MIN_SKIPPED: Final = 512  # skipped entries after which the destination is told the position
 
@@ -69,7 +69,7 @@ class ReplicationProtocolError(Exception):
 
 
 class PassageReader(Protocol):
-    """Reads a log forward; the journal's `Cursor` does."""
+    """Reads a log forward; the journal's `JournalCursor` does."""
 
     @property
     def position(self) -> int:
@@ -234,7 +234,7 @@ class ReplicationSender:
         """Take the destination's position; return None if more frames about it follow.
 
         Raises:
-            ProtocolError: it was not asked, or the position is not in the log.
+            ReplicationProtocolError: it was not asked, or the position is not in the log.
         """
         if self.state is not SenderState.ASKING:
             raise ReplicationProtocolError("says where it is, and was not asked")
@@ -257,13 +257,15 @@ class ReplicationSender:
         """Take a list of the messages that the destination has; return None if more frames follow.
 
         Raises:
-            ProtocolError: it was not asked, or lists too many.
+            ReplicationProtocolError: it was not asked, or lists too many.
         """
         if self.state is not SenderState.LEARNING or self.peer is None:
             raise ReplicationProtocolError("tells what it has, and was not asked")
         self._had += frame.had
-        if len(self._had) > _MAX_HAD:
-            raise ReplicationProtocolError(f"tells of more than {_MAX_HAD} publishers")
+        if len(self._had) > _MAX_WINDOW_IDENTITIES:
+            raise ReplicationProtocolError(
+                f"tells of more than {_MAX_WINDOW_IDENTITIES} publishers"
+            )
         if not frame.is_last:
             return None
         way = LinkRoute(self._routes, self.peer.name, returns=True)
@@ -304,7 +306,7 @@ class ReplicationSender:
                 to be requested about once a second.
 
         Raises:
-            JournalUnreadable: the log cannot be read at the moment; nothing has changed.
+            JournalUnreadableError: the log cannot be read at the moment; nothing has changed.
         """
         if self._reader is None:
             return None
@@ -472,7 +474,7 @@ class ReplicationSender:
         """Process an acknowledgement of the destination.
 
         Raises:
-            ProtocolError: it acknowledges entries that it cannot have.
+            ReplicationProtocolError: it acknowledges entries that it cannot have.
         """
         if self.state is not SenderState.SENDING:
             raise ReplicationProtocolError("acknowledges, and has been sent nothing")
@@ -561,7 +563,7 @@ def _check(ack: Ack, most: int) -> None:
     """Validate an acknowledgement.
 
     Raises:
-        ProtocolError: it is invalid.
+        ReplicationProtocolError: it is invalid.
     """
     if ack.stored > most:
         raise ReplicationProtocolError(

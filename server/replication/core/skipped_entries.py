@@ -2,11 +2,11 @@
 
 A sender that meets a damaged entry stops in front of it, for it may be repaired within a moment. If
 no connected instance has it, the owner of the log gives it up (`SourceLog.is_lost`, then
-`Sender.look_again`), and the sender goes on behind it. Before that it tells the destination which
-entries it has skipped (`SkippedRanges`). The destination keeps that list with its position in the
-source's log, and returns it when it asks to resume: so the list lives as long as the position. The
-destination also notes which messages it lacks (`lost`). Should the entry be repaired later, it is
-sent late.
+`ReplicationSender.look_again`), and the sender goes on behind it. Before that it tells the
+destination which entries it has skipped (`SkippedRanges`). The destination keeps that list with its
+position in the source's log, and returns it when it asks to resume: so the list lives as long as
+the position. The destination also notes which messages it lacks (`lost`). Should the entry be
+repaired later, it is sent late.
 """
 
 from __future__ import annotations

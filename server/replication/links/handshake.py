@@ -46,8 +46,8 @@ def read_description(hello: Hello) -> PeerIntroduction:
     """Return the configuration that an instance has sent with its `Hello`.
 
     Raises:
-        GreetingError: there is none, or it is not of this instance; or its name cannot be recorded
-            with each message.
+        PeerDescriptionError: there is none, or it is not of this instance; or its name cannot be
+            recorded with each message.
     """
     if max(len(hello.instance), len(hello.group)) > MAX_INSTANCE_NAME_LENGTH:
         raise PeerDescriptionError(

@@ -97,7 +97,7 @@ class InboundReplication:
         """Append a batch to the log.
 
         Raises:
-            ProtocolError: it is not the next batch, or is invalid.
+            ReplicationProtocolError: it is not the next batch, or is invalid.
         """
         self._unacknowledged += batch.size
         self._line.replication.received.add(batch.entries, batch.size)
@@ -107,7 +107,7 @@ class InboundReplication:
         """Record the entries that the source has left out.
 
         Raises:
-            ProtocolError: the frame is invalid.
+            ReplicationProtocolError: the frame is invalid.
         """
         self._receiver.owe(frame)
 

@@ -37,9 +37,8 @@ class ReplicationLagMonitor:
         self._replication: Final = replication
         self._clock: Final = clock
         self._log: Final = log
-        self._said: dict[
-            str, ElapsedMicroseconds
-        ] = {}  # by destination, start of the wait that has been logged
+        # By destination, the start of the wait that has been logged.
+        self._said: dict[str, ElapsedMicroseconds] = {}
         self._cancel = clock.call_later(_LOOK_SECONDS, self._look)
 
     def close(self) -> None:

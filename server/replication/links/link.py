@@ -1,7 +1,7 @@
 """One link: the protocol between two instances over a connection, without the connection.
 
-    the one that connects:  Hello ->            Begin ->                   Batch -> ...
-    the one that accepts:          <- Hello, Begin      <- Resume, Knowledge      <- Ack
+    connects:  Hello ->               PositionRequest ->                  ReplicationBatch -> ...
+    accepts:         <- Hello, PositionRequest      <- PositionResponse, DedupState     <- Ack
 
 The connecting instance speaks first, so that the accepting one discloses nothing before it knows
 the peer. Each direction begins with the `PositionRequest` of the source. `PositionRequest` also
@@ -11,7 +11,7 @@ acks.
 Frames are executed in order, and batches are made, in time slices of the engine's thread. Buffers
 are bounded: a frame is parsed from the received bytes when the one before has been executed, and
 reading stops while the log accepts no entries. No batch is made while the connection still has the
-previous one, nor beyond the window of a `Sender`.
+previous one, nor beyond the window of a `ReplicationSender`.
 
 If an instance connects although there is a link already, that instance decides which one stays (see
 `links`). The accepting instance holds the new link in reserve (`SPARE`) until that is decided, and
@@ -357,41 +357,41 @@ class ReplicationLink:
         runs = () if self.description is None else self.description.runs
         return peer_of(self.met)._replace(runs=runs)
 
-    # Used by its directions; see `Line`.
+    # Used by its directions; see `LinkContext`.
 
     @property
     def replication(self) -> ReplicationState:
-        """See `Line`."""
+        """See `LinkContext`."""
         return self._host.replication
 
     @property
     def log(self) -> ServerLog:
-        """See `Line`."""
+        """See `LinkContext`."""
         return self._host.log
 
     @property
     def conflicts(self) -> DuplicateConflictLog:
-        """See `Line`."""
+        """See `LinkContext`."""
         return self._host.conflicts
 
     @property
     def elapsed(self) -> Callable[[], float]:
-        """See `Line`."""
+        """See `LinkContext`."""
         return self._host.turns.elapsed
 
     @property
     def is_ready(self) -> bool:
-        """See `Line`."""
+        """See `LinkContext`."""
         return self.conduit.is_ready
 
     def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
-        """See `Line`."""
+        """See `LinkContext`."""
         data = encode_pieces(frame, compress=compress)
         self.conduit.send(*data)
         return sum(map(len, data))
 
     def go_on_in(self, seconds: float) -> None:
-        """See `Line`."""
+        """See `LinkContext`."""
         due = self.elapsed() + seconds
         if self._cancel_timer is not None:
             if due >= self._due:
@@ -405,11 +405,11 @@ class ReplicationLink:
         self.wake()
 
     def tell(self, message: str, client: str) -> None:
-        """See `Line`."""
+        """See `LinkContext`."""
         self._host.comings.tell(message, client)
 
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
-        """See `Line`."""
+        """See `LinkContext`."""
         if self.destination is not None and "reason" in fields:
             self.replication.destinations[self.destination].note_trouble(fields["reason"])
         self._host.complain(

@@ -84,7 +84,7 @@ class OutboundReplication:
         """Take the position of the destination, and start sending when it is complete.
 
         Raises:
-            ProtocolError: the position is impossible.
+            ReplicationProtocolError: the position is impossible.
         """
         sender = self._own.sender
         resumed = (
@@ -105,7 +105,7 @@ class OutboundReplication:
         """Process an ack of the destination.
 
         Raises:
-            ProtocolError: the ack is impossible.
+            ReplicationProtocolError: the ack is impossible.
         """
         own, log = self._own, self._line.log
         own.sender.acknowledge(ack)

@@ -6,12 +6,12 @@ destination: encryption, and verified certificates. Then nothing is sent to the 
 and this instance makes another connection. If that one too serves one direction only, there are two
 links.
 
-If there is a link already, the instance that makes another one decides between them. `which_stays`
-is the rule; by it both ends reach the same decision if each makes one at the same time. If the
-connecting instance does not know of the existing link, it has lost that link. Until a frame arrives
-over a new connection, the accepting end holds it in reserve, and takes it up then. It also does so
-if another run of the other instance was connected last: this run may have ended, and its bytes may
-have waited in a buffer.
+If there is a link already, the instance that makes another one decides between them.
+`choose_connection` is the rule; by it both ends reach the same decision if each makes one at the
+same time. If the connecting instance does not know of the existing link, it has lost that link.
+Until a frame arrives over a new connection, the accepting end holds it in reserve, and takes it up
+then. It also does so if another run of the other instance was connected last: this run may have
+ended, and its bytes may have waited in a buffer.
 
 Log entries of links that go up, go down, or are refused again and again are rate-limited.
 """
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from server.util.log_protocol import ServerLog
 
 _SAY_AGAIN_SECONDS: Final = 60.0
-_MAX_SAID: Final = 1000
+_MAX_LOG_KEYS: Final = 1000
 
 
 class LinkPeer(NamedTuple):
@@ -302,7 +302,7 @@ class LinkRegistry:
         for link in list(self._links):
             link.close()
 
-    # Used by links; see `Host`.
+    # Used by links; see `LinkOwner`.
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
         """Call `then` once after a delay, and return a function that cancels it."""
@@ -347,7 +347,7 @@ class LinkRegistry:
         return link.stage is LinkStage.OPEN
 
     def tell_another(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
-        """Report that the instance of this name has another log than before; see `Host`."""
+        """Report that the instance of this name has another log than before; see `LinkOwner`."""
         self.replication.identities.tell(
             link.address,
             before,
@@ -382,7 +382,7 @@ class LinkRegistry:
         if said is not None and now - said < _SAY_AGAIN_SECONDS:
             self._said[key] = said
             return
-        if len(self._said) >= _MAX_SAID:
+        if len(self._said) >= _MAX_LOG_KEYS:
             del self._said[next(iter(self._said))]
         self._said[key] = now
         self.log.emit(message, **fields)

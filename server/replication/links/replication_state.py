@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _MICROSECONDS: Final = 1_000_000
 _MAX_REMEMBERED: Final = 10_000
-_MAX_TROUBLE: Final = 250
+_MAX_ERROR_LENGTH: Final = 250
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class ReplicationDestination:
 
     def note_trouble(self, reason: object) -> None:
         """Store the reason why there is no link."""
-        self.trouble = str(reason)[:_MAX_TROUBLE]
+        self.trouble = str(reason)[:_MAX_ERROR_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)

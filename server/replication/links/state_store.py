@@ -63,7 +63,7 @@ def recover_replication_state(
             the stored file is unusable.
 
     Raises:
-        JournalUnreadable: the log cannot be read.
+        JournalUnreadableError: the log cannot be read.
     """
     remembered = _find(journal, events)
     log_id = remembered.log
@@ -144,7 +144,7 @@ class ReplicationStateStore:
         log: the transaction log, which has the file in its directory.
         clock: timers.
         events: the event log, for failures to store it.
-        start: begins work that is done in slices; see `Turns.start`.
+        start: begins work that is done in slices; see `LinkScheduler.start`.
     """
 
     def __init__(

@@ -5,7 +5,7 @@
 
 A restored body must have the length and the checksum in the entry's own record, so no peer has to
 be trusted, and the log is the same as before. For damage in the records of entries, see
-`record_mending`. Compressed journals are not repaired.
+`record_repair`. Compressed journals are not repaired.
 
 A sender of the log to other instances waits in front of a damaged entry as long as that may be
 repaired soon (`is_lost`): while a connected peer has not been asked. No peer may be connected yet
@@ -46,7 +46,7 @@ SUBJECT: Final = "mend"
 ENTRY_CHUNK_SIZE: Final = 48_000
 """Bytes of a body in one message."""
 
-_MAX_HOPELESS: Final = 100_000
+_MAX_UNREPAIRABLE: Final = 100_000
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
@@ -184,7 +184,7 @@ class PeerBodyRepair:
         for one in found:
             self._asking.want(one.txid, one)
         if txid not in self._asking.wanted and self._records.is_lost(txid) is None:
-            if len(self._hopeless) >= _MAX_HOPELESS:
+            if len(self._hopeless) >= _MAX_UNREPAIRABLE:
                 self._hopeless.clear()
             self._hopeless.add(txid)
             if self._log.journal.mending.is_compressed(txid):

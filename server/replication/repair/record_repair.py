@@ -66,13 +66,13 @@ SUBJECT: Final = "records"
 _MAX_NAMES: Final = 64
 """Neighbours of a gap that are sent, for each side."""
 
-_MAX_TOLD: Final = 48_000
+_MAX_MESSAGE_SIZE: Final = 48_000
 """Bytes of descriptions in one message."""
 
 _MARGIN: Final = 1_024
 """Entries read on both sides of the place: the order of the entries may differ."""
 
-_MAX_BETWEEN: Final = 16_384
+_MAX_GAP_ENTRIES: Final = 16_384
 """Entries that may lie between the neighbours of a gap."""
 
 _BATCH_SIZE: Final = 256
@@ -409,7 +409,7 @@ def _found(journal: Journal, want: EntryInfoRequest, asker: str) -> list[_Candid
     if low is None and high is None:
         return []
     low, high = low or high or 0, high or low or 0
-    low, high = min(low, high), min(max(low, high), low + _MAX_BETWEEN)
+    low, high = min(low, high), min(max(low, high), low + _MAX_GAP_ENTRIES)
     span = LogSpan(low - _MARGIN, last=min(high + _MARGIN, journal.durable_txid))
     cursor = journal.replay(span, kinds=EVENTS)
     sure: list[_CandidateEntry] = []
@@ -461,7 +461,7 @@ def _as_many_as_fit(descriptions: Sequence[EntryInfo]) -> list[EntryInfo]:
     size, chosen = 0, []
     for one in descriptions:
         size += len(_ENCODER.encode(one))
-        if size > _MAX_TOLD:
+        if size > _MAX_MESSAGE_SIZE:
             break
         chosen.append(one)
     return chosen

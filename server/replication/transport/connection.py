@@ -210,7 +210,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
         )
 
     def turn_away(self, problem: str) -> None:
-        """See `Visitor`."""
+        """See `PreLogonSession`."""
         if self._link is not None:
             self._link.refuse(problem)
 

@@ -1,4 +1,4 @@
-"""Sending much over a socket, in C; the theory of it is in sending.pyx."""
+"""Sending much over a socket, in C; the theory of it is in socket_send.pyx."""
 
 def send_all(descriptor: int, pieces: list[bytes]) -> None:
     """Send bytes, and wait until the system has taken all of them.

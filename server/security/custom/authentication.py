@@ -55,7 +55,7 @@ def load_authentication(
         log: receives an entry when one fails.
 
     Raises:
-        CustomError: the library cannot be loaded, or the made object cannot be used.
+        CustomModuleError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "authenticate")
@@ -81,11 +81,11 @@ class CustomAuthenticator:
         self.log: Final = log
 
     def begin(self) -> LogonExchange:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         return _CustomExchange(self)
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         clear_module_cache(self.module, self.name, self.log)
 
 

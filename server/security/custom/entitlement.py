@@ -8,7 +8,7 @@ which returns an object with
 
     async def permissions(self, user: str) -> Mapping[str, Any]
 
-The result is a permission document (`documents.py`), as a dict. `user` is the name that
+The result is a permission document (`permission_document.py`), as a dict. `user` is the name that
 authentication vouches for, empty without one; `user_name` of the document has no effect, since the
 name is already decided. If the call takes longer than 30 seconds, raises, or returns anything else,
 the user may do nothing.
@@ -64,7 +64,7 @@ def load_entitlement(
         log: receives an entry when one fails.
 
     Raises:
-        CustomError: the library cannot be loaded, or the made object cannot be used.
+        CustomModuleError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "permissions")

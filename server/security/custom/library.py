@@ -32,7 +32,7 @@ def make_module(module: ModuleSpec, options: Options, entry_point: str, method: 
         method: a method that the made object must have.
 
     Raises:
-        CustomError: the library cannot be loaded, or the made object cannot be used.
+        CustomModuleError: the library cannot be loaded, or the made object cannot be used.
         LibraryError: likewise.
     """
     create = load_entry_point(module.library, entry_point, "name, options")

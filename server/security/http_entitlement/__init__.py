@@ -8,7 +8,7 @@ logons with the same credentials. Results are kept in a store (`store.py`) as lo
 connections; transports with the same `PermissionStore` share it. `modules.py` builds the engine's
 modules on both: an authentication module and an entitlement module, or with `EntitlementOnly` the
 latter alone, which sends requests without credentials. `challenges.py` formats credentials as the
-service requires, `settings.py` reads the options and `checking.py` validates them.
+service requires, `settings.py` reads the options and `option_check.py` validates them.
 
 Source: AMPS User Guide, RESTful Authentication and Entitlements.
 """

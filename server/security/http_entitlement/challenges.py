@@ -90,7 +90,7 @@ def answer(challenges: Iterable[HttpChallenge], user: str, password: str, target
         The `Authorization` header.
 
     Raises:
-        Unanswerable: none of them can be answered.
+        ChallengeError: none of them can be answered.
     """
     known = list(challenges)
     digests = [one for one in known if one.scheme == "digest" and _can_answer(one)]

@@ -51,7 +51,7 @@ class ConnectionPool:
         """Send a GET request to the service, and return the response.
 
         Raises:
-            WebError: there is no response, or none that can be used.
+            HttpClientError: there is no response, or none that can be used.
         """
         kept = self._take()
         if kept is not None:

@@ -74,7 +74,7 @@ class HttpEntitlementServices:
         """Return the service with some settings; make it on first use.
 
         Raises:
-            WebError: a file that https needs cannot be used.
+            HttpClientError: a file that https needs cannot be used.
         """
         known = self.services.get(settings)
         if known is None:
@@ -122,11 +122,11 @@ class HttpAuthenticator:
     log: ServerLog
 
     def begin(self) -> LogonExchange:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         self.service.forget()
 
     def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
@@ -231,7 +231,7 @@ def make_web_authenticator(
         log: records events.
 
     Raises:
-        WebError: a file that https needs cannot be used.
+        HttpClientError: a file that https needs cannot be used.
     """
     settings = read_settings(options)
     return HttpAuthenticator(
@@ -262,7 +262,7 @@ def make_web_entitlement(
         reset: ends the connections of a user where the module is used.
 
     Raises:
-        WebError: a file that https needs cannot be used.
+        HttpClientError: a file that https needs cannot be used.
     """
     name = store_name(options)
     if is_entitlement_only(options):

@@ -270,8 +270,8 @@ class PermissionService:
         """Send the question and answer challenges; answer a second one only for a stale nonce.
 
         Raises:
-            WebError: there is no response.
-            Unanswerable: a challenge cannot be answered.
+            HttpClientError: there is no response.
+            ChallengeError: a challenge cannot be answered.
         """
         endpoint, headers = question.endpoint, question.headers
         found = await self._connections.get(endpoint, headers)

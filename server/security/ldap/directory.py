@@ -113,7 +113,7 @@ class LdapDirectory:
             The user's name in the directory.
 
         Raises:
-            NotAccepted: it does not accept them.
+            DirectoryLogonError: it does not accept them.
             DirectoryError: they cannot be checked.
         """
         where = f"the directory {self.spec.where}"
@@ -202,7 +202,7 @@ class LdapDirectory:
         """Find the entry of a user.
 
         Raises:
-            NotAccepted: there is none, or several.
+            DirectoryLogonError: there is none, or several.
             DirectoryError: the search failed.
         """
         spec = self.spec
@@ -224,7 +224,7 @@ class LdapDirectory:
         """Return the directory's name of the user of an entry.
 
         Raises:
-            NotAccepted: the entry has no name that is nearly the one given.
+            DirectoryLogonError: the entry has no name that is nearly the one given.
         """
         if user in entry.values:
             return user

@@ -81,8 +81,8 @@ class Mechanism(Protocol):
         """Decide on credentials with a password, on the desk.
 
         Raises:
-            _Refused: they are not accepted.
-            _Undecided: they cannot be checked.
+            _CredentialsRefusedError: they are not accepted.
+            _UndecidedError: they cannot be checked.
         """
 
 
@@ -200,11 +200,11 @@ class MultiAuthenticator:
         self.log: Final = log
 
     def begin(self) -> LogonExchange:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         return MultiExchange(self)
 
     def forget(self) -> None:
-        """See `Authenticator`; no decisions are cached."""
+        """See `LogonAuthenticator`; no decisions are cached."""
 
 
 class MultiExchange:

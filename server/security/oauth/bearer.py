@@ -91,7 +91,7 @@ class TokenKeySource(Protocol):
         """Read the keys.
 
         Raises:
-            WebError: they cannot be read.
+            HttpClientError: they cannot be read.
         """
 
 
@@ -208,7 +208,7 @@ class IssuerKeys:
 
         Raises:
             KeysError: no keys are available.
-            TokenError: no key matches.
+            BearerTokenError: no key matches.
         """
         asked = self._clock()
         if asked - self._read_at >= self._source.fresh_seconds:
@@ -251,7 +251,7 @@ def _read_keys(text: bytes, source: str) -> Sequence[_PublicKey]:
     """Parse a key set. Keys of other kinds and for other purposes are ignored.
 
     Raises:
-        WebError: it is malformed, or has no usable key.
+        HttpClientError: it is malformed, or has no usable key.
     """
     try:
         content = json.loads(text)
@@ -315,7 +315,7 @@ class BearerTokenVerifier:
         """Return the name of the user that a token identifies.
 
         Raises:
-            TokenError: the token is not valid.
+            BearerTokenError: the token is not valid.
             KeysError: it cannot be verified at the moment.
         """
         header = _read_header(token)
@@ -376,7 +376,7 @@ def _read_header(token: str) -> Mapping[str, Any]:
     """Return the header of a token, which is not trustworthy yet.
 
     Raises:
-        TokenError: the token is malformed, or not supported.
+        BearerTokenError: the token is malformed, or not supported.
     """
     if len(token) > MAX_TOKEN_SIZE:
         raise BearerTokenError(f"it has more than {MAX_TOKEN_SIZE} bytes")

@@ -124,8 +124,8 @@ class _TokenEndpoint:
             The fields of the response, which has an access token.
 
         Raises:
-            _Refused: the response has no access token.
-            WebError: there is no response, or an unusable one.
+            _CodeRefusedError: the response has no access token.
+            HttpClientError: there is no response, or an unusable one.
         """
         body = urlencode({**self.form, "code": code}).encode("ascii")
         form = "application/x-www-form-urlencoded"
@@ -180,11 +180,11 @@ class OAuthAuthenticator:
     log: ServerLog
 
     def begin(self) -> OAuthAuthenticator:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
-        """See `Authenticator`: no state of logons is kept."""
+        """See `LogonAuthenticator`: no state of logons is kept."""
 
     def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""

@@ -50,6 +50,6 @@ class TokenVerifier(Protocol):
         """Return the name of the user that a token identifies.
 
         Raises:
-            TokenError: the token is not valid.
+            BearerTokenError: the token is not valid.
             KeysError: it cannot be verified at the moment.
         """

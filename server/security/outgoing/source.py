@@ -16,5 +16,5 @@ class CredentialSource(Protocol):
         """Return the user and the password for a logon.
 
         Raises:
-            CredentialsError: they are not available.
+            CredentialSourceError: they are not available.
         """

@@ -45,11 +45,11 @@ class UsersAuthenticator:
     log: ServerLog
 
     def begin(self) -> LogonExchange:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         return self
 
     def forget(self) -> None:
-        """See `Authenticator`."""
+        """See `LogonAuthenticator`."""
         self.file.checks.forget()
         self.file.look_again()
 

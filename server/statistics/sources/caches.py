@@ -53,7 +53,7 @@ class CachesSource:
         self._fixed = {name: (about,) for name, about in _ABOUT.items()}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         engine, pools = self._engine, self._pools
         connected, held = len(engine.sessions), self._clients.memory
         made = connected + engine.ending + engine.gone

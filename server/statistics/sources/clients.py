@@ -82,7 +82,7 @@ class ClientsSource:
         self.memory = 0
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`.
+        """See `StatisticsSource.entries`.
 
         A client that disconnects while the sample is taken is still summed up, and is not shown.
         """

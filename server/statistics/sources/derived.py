@@ -46,7 +46,7 @@ class ConflatedTopicsSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         for name, topic, fixed in self._topics:
             seconds = round(topic.seconds * _MICROSECONDS)
             yield StatisticsEntry(
@@ -76,7 +76,7 @@ class ViewsSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         for name, view, fixed in self._views:
             yield StatisticsEntry(name, fixed, (_ratio(view.changes, view.writes), view.waiting))
 

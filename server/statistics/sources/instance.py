@@ -42,7 +42,7 @@ class InstanceSource:
         )
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         yield StatisticsEntry("", self._fixed, (duration(time.monotonic() - self._began),))
 
 
@@ -61,7 +61,7 @@ class TuningSource:
         )
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         yield self._entry
 
 

@@ -58,7 +58,7 @@ class MeshInstancesSource:
         self._reporting = reporting
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         if self._reporting is None:
             known_here = _MeshReport(self._own, 0, is_reachable=True)
             yield _instance(self._own.name, known_here, (), is_this=True)
@@ -89,7 +89,7 @@ class MeshLinksSource:
         self._fixed: dict[tuple[str, str], tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         if self._reporting is None:
             return
         known = _known(self._reporting)

@@ -33,5 +33,5 @@ class MessageTypesSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         return iter(self._entries)

@@ -86,7 +86,7 @@ class ProcessorsSource:
         self._queues_before = self._queued()  # counts of the recovery
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         last_active = round(self._lag() * _MILLISECONDS)
         figures = self._figures()
         summed = _ProcessorFigures(*map(sum, zip(*figures.values(), strict=True)))
@@ -162,7 +162,7 @@ class QueriesSource:
         self._clients = clients
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         yield StatisticsEntry("", (), (self._clients.queries,))
 
 
@@ -179,5 +179,5 @@ class ApiSource:
         self._engine = engine
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         yield StatisticsEntry("", (), (self._engine.turns.waiting,))

@@ -38,7 +38,7 @@ class QueuesSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         now = int(self._clock.steady() * _MICROSECONDS)
         for name, queue, fixed, expired_before in self._queues:
             yield StatisticsEntry(name, fixed, _moving(queue, now, expired_before))

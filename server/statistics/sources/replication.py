@@ -30,7 +30,7 @@ class ReplicationSource:
         self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         replication = self._replication
         if replication is None:
             return

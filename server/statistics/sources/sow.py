@@ -50,7 +50,7 @@ class SowSource:
         ]
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         for topic in self._topics:
             yield topic.entry()
 

@@ -66,13 +66,12 @@ class SubscriptionsSource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._known: dict[
-            int, _ClientEntries
-        ] = {}  # those of the last sample, by number of the session
+        # Those of the last sample, by number of the session.
+        self._known: dict[int, _ClientEntries] = {}
         self.results: dict[ResultSet, list[Subscription]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         return chain.from_iterable(self._portions())
 
     def _portions(self) -> Iterator[list[StatisticsEntry]]:
@@ -178,7 +177,7 @@ class PaginationsSource:
         self._known: dict[int, tuple[str, str]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         earlier, self._known = self._known, {}
         for results, pages in self._subscriptions.results.items():
             first = pages[0]

@@ -37,7 +37,7 @@ class TransactionLogSource:
         self._journal = journal
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         journal = self._journal
         if journal is None:
             return
@@ -73,7 +73,7 @@ class JournalsSource:
         self._fixed: dict[str, tuple[StatisticValue, ...]] = {}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         if self._journal is None:
             return
         earlier, self._fixed = self._fixed, {}
@@ -115,7 +115,7 @@ class HistogramSource:
         self._histogram = histogram
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         histogram = self._histogram
         if histogram is None:
             return

@@ -31,7 +31,7 @@ class TransportsSource:
         self._fixed = {one.spec.name: _fixed(one.spec) for one in self._listeners}
 
     def entries(self) -> Iterator[StatisticsEntry]:
-        """See `Source.entries`."""
+        """See `StatisticsSource.entries`."""
         for listener in self._listeners:
             name = listener.spec.name
             totals = self._clients.totals_of(name)

@@ -10,7 +10,7 @@ Its use, and the whole public interface:
     topic = journal.topic("json", "orders")                      # keep the handle
     if sequence and sequence <= journal.last_sequence(client):
         ...                                                      # a duplicate
-    txid = journal.append(topic, client, sequence, body)         # JournalUnavailable: a reason
+    txid = journal.append(topic, client, sequence, body)    # JournalUnavailableError: a reason
     ...                                                          # on_durable(txid), on a thread
 
     request = parse_bookmark("[20260101T000000:934814|44321|)")  # BookmarkError: a reason
@@ -26,13 +26,12 @@ Threads: `append`, `topic`, `origin` and `last_sequence` belong to the engine's 
 `find`, `first_since` and `resolve` may be used on any thread, one at a time each. `on_durable` and
 `notice` are called on the journal's own threads, and must only notify other threads.
 
-The modules, from the bytes up: layout (records and pages), records (reading them), extent (the end
-of the log after a crash), index and clients (files beside the journals), storage and naming (file
-I/O and names), files (the table of files), belonging (detection of foreign files); batches, writer,
-committer (appending), upkeep (files made and sealed), filing (files moved, compressed, removed),
-missing (sequence gaps that publishers are told), runs (of the instance, in bookmarks), bookmarks,
-lookup, cursor and stretch (replay), mending and restoring (repair of damage), cutting, recovery,
-journal (the whole log); inspection and times (single files, for tools).
+The packages, from the bytes up: `format/` (records, pages, file names, files beside the journals),
+`storage` and `files` (file I/O, the table of files), `log_end` (the end of the log after a crash),
+`write/` (numbering, encoding, group commit, files made, sealed and archived), `sequence_gaps`
+(numbers that publishers are told of), `runs` (of the instance, in bookmarks), `read/` (bookmarks,
+lookup, cursors), `repair/` (damaged entries), `recovery/` (a start, foreign files), `journal` (the
+whole log); `inspection` reads single files, for tools.
 The format is described in docs/formats/journal.md.
 """
 

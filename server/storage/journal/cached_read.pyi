@@ -1,4 +1,4 @@
-"""Reads from the page cache, in C; reading.pyx gives the reasons."""
+"""Reads from the page cache, in C; cached_read.pyx gives the reasons."""
 
 def read_in_memory(descriptor: int, length: int, offset: int) -> bytes | None:
     """Read bytes of a file, if all of them are in the page cache.

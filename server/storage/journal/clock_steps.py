@@ -150,7 +150,7 @@ def unpack_steps(data: bytes) -> ClockSteps:
     """Decode the file of steps.
 
     Raises:
-        FormatError: it is damaged, or of another version.
+        JournalFormatError: it is damaged, or of another version.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a steps.ack file")
     count = _HEADER.unpack_from(data)[2]
@@ -165,7 +165,7 @@ def read_steps(file: SidecarFile) -> ClockSteps:
 
     Raises:
         OSError: it cannot be read.
-        FormatError: it is damaged, or of another version.
+        JournalFormatError: it is damaged, or of another version.
     """
     data = file.read()
     return ClockSteps() if data is None else unpack_steps(data)

@@ -1,4 +1,4 @@
-"""The system calls of a commit as one call; storing.pyx gives the reasons."""
+"""The system calls of a commit as one call; commit_io.pyx gives the reasons."""
 
 from collections.abc import Iterable
 

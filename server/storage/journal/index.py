@@ -189,7 +189,7 @@ def unpack_index(compressed: bytes) -> JournalIndex:
     """Decode an index file.
 
     Raises:
-        FormatError: it is damaged, or of another kind.
+        JournalFormatError: it is damaged, or of another kind.
     """
     try:
         data = gzip.decompress(compressed)
@@ -286,7 +286,7 @@ def unpack_topic_index(data: bytes, count: int) -> Mapping[int, npt.NDArray[np.u
         count: number of entries of the journal file.
 
     Raises:
-        FormatError: it is damaged, or belongs to another file.
+        JournalFormatError: it is damaged, or belongs to another file.
     """
     postings = unpack_postings(data)
     if postings.count != count:
@@ -300,7 +300,7 @@ def unpack_postings(data: bytes) -> JournalTopicIndex:
     """Decode a topic index file.
 
     Raises:
-        FormatError: it is damaged, or of another kind.
+        JournalFormatError: it is damaged, or of another kind.
     """
     check_side_file(data, TOPIC_INDEX_MAGIC, VERSION, _TOPIC_HEADER.size, "an index")
     _, _, _, count, number_of_topics, _ = _TOPIC_HEADER.unpack_from(data)

@@ -68,7 +68,7 @@ class JournalReader:
 
     Raises:
         OSError: it cannot be read.
-        FormatError: it is not a journal file.
+        JournalFormatError: it is not a journal file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -68,7 +68,7 @@ from server.util.file_lock import FileInUseError, lock
 from server.util.histogram import Histogram
 
 _SIZE_UNIT: Final = 1 << 20
-_FILL_BATCH_SIZE: Final = 64 << 20  # larger files get their zeros in the background
+_MAX_FOREGROUND_FILL: Final = 64 << 20  # larger files get their zeros in the background
 _MICROSECONDS: Final = 1_000_000
 _DEFAULT_CACHE: Final = 10 << 30
 _MAX_TOLD: Final = 10_000
@@ -243,7 +243,7 @@ class Journal:
         position = WritePosition(first + 1)
         position.first_timestamp = now
         position.last_timestamp = last_timestamp + self.steps.correction(first)
-        if size <= _FILL_BATCH_SIZE:
+        if size <= _MAX_FOREGROUND_FILL:
             self._upkeep.prepare()
         live = self._upkeep.take()
         header = JournalFileHeader(live.number, live.size, first + 1, now, self._settings.instance)

@@ -95,7 +95,7 @@ def unpack_clients(data: bytes) -> PublisherTable:
     """Decode a stored table.
 
     Raises:
-        FormatError: it is damaged, or of another kind.
+        JournalFormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a clients.ack file")
     _, _, _, ranges, txid, _, count = _HEADER.unpack_from(data)

@@ -84,7 +84,7 @@ def unpack_queues(data: bytes) -> QueuePointTable:
     """Decode a stored cache.
 
     Raises:
-        FormatError: it is damaged, or of another kind.
+        JournalFormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a queues.ack file")
     _, _, _, _, txid, _, count = _HEADER.unpack_from(data)

@@ -158,7 +158,7 @@ def unpack_note(data: bytes) -> RemovalRecord:
     """Decode a stored note.
 
     Raises:
-        FormatError: it is damaged, or of another kind.
+        JournalFormatError: it is damaged, or of another kind.
     """
     check_side_file(data, MAGIC, VERSION, _HEADER.size, "a removed.ack file")
     _, _, _, _, first, last, count = _HEADER.unpack_from(data)

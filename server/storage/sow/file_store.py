@@ -525,7 +525,7 @@ class FileStore:
         """Commit, in as many slices as it takes.
 
         Raises:
-            StoreError: the file cannot be put on stable storage.
+            RecordStoreError: the file cannot be put on stable storage.
         """
         outcome: list[RecordStoreError | None] = []
         self._log.commit(outcome.append)

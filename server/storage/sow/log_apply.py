@@ -1,9 +1,9 @@
 """Applies entries of the log to the records of a topic.
 
 An entry holds the outcome of a publish: its record is the body under the key that is recorded with
-it. So most entries become records in runs (`record_run.py`), whatever processing the topic applies
-to messages before it records them. The others do something else, or have a record that depends on
-the earlier one, or a text as the key; these are applied one by one, each in its place.
+it. So most entries become records in runs (`record_batch.py`), whatever processing the topic
+applies to messages before it records them. The others do something else, or have a record that
+depends on the earlier one, or a text as the key; these are applied one by one, each in its place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def apply_entry_range(sow: SowTopicRecords, passage: RawEntryRange) -> None:
     """Apply entries of the log to the records of a topic, all of which are for it.
 
     Raises:
-        StoreError: a record cannot be stored; those of the entries before it have been.
+        RecordStoreError: a record cannot be stored; those of the entries before it have been.
     """
     plain = _plain(passage) if sow.takes_runs else np.zeros(len(passage), np.bool_)
     for start, end in stretches(plain):
@@ -114,7 +114,7 @@ class LogRekeyer:
     names the keys of its time; one that no record has stands for the record that had it then.
 
     Args:
-        sow: a topic without records, which makes keys from fields; see `rekeying.py`.
+        sow: a topic without records, which makes keys from fields; see `rekey.py`.
     """
 
     def __init__(self, sow: SowTopicRecords) -> None:
@@ -125,7 +125,7 @@ class LogRekeyer:
         """Apply entries of the log to the records of the topic, all of which are for it.
 
         Raises:
-            StoreError: a record cannot be stored; those of the entries before it have been.
+            RecordStoreError: a record cannot be stored; those of the entries before it have been.
         """
         keys = self._keys(passage)
         if not self._now and all(recorded == now for recorded, now in keys.values()):
@@ -173,7 +173,7 @@ def apply_entry(sow: SowTopicRecords, entry: JournalEntry) -> None:
     """Apply an entry of the log to the records of a topic.
 
     Raises:
-        StoreError: a record cannot be stored.
+        RecordStoreError: a record cannot be stored.
     """
     if entry.kind == JournalEntryKind.SOW_DELETE:
         _delete(sow, entry, _named(entry))

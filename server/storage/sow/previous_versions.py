@@ -31,7 +31,7 @@ def find_previous_versions(
         pattern: whether records of several topics are in the file.
 
     Raises:
-        StoreError: the file has lost its content.
+        RecordStoreError: the file has lost its content.
     """
     changed: set[str] = set()
     last: dict[str, int] = {}

@@ -191,7 +191,7 @@ class RecordTable:
         """Make sure that the store has space to put records next, in sequence.
 
         Raises:
-            StoreError: there is no space; nothing has changed.
+            RecordStoreError: there is no space; nothing has changed.
         """
         if self.history is None:
             self.store.make_room(records)
@@ -213,7 +213,7 @@ class RecordTable:
             correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
-            StoreError: there is no space; nothing has changed.
+            RecordStoreError: there is no space; nothing has changed.
         """
         self.store.make_room_for_run(topic, bodies, correlation_ids)
 
@@ -221,7 +221,7 @@ class RecordTable:
         """Make sure that the store has space to remove records next, in sequence.
 
         Raises:
-            StoreError: there is no space; nothing has changed.
+            RecordStoreError: there is no space; nothing has changed.
         """
         entries: list[Record] = []
         for record in records:
@@ -233,7 +233,7 @@ class RecordTable:
         """Insert or replace a record.
 
         Raises:
-            StoreError: the record cannot be stored; nothing has changed.
+            RecordStoreError: the record cannot be stored; nothing has changed.
         """
         store = self.store
         identity = identity_of(record, pattern=self.options.pattern)
@@ -314,7 +314,7 @@ class RecordTable:
             The change; None if there is no such record.
 
         Raises:
-            StoreError: the deletion cannot be stored; nothing has changed.
+            RecordStoreError: the deletion cannot be stored; nothing has changed.
         """
         previous = self.get(identity)
         if previous is None:
@@ -347,7 +347,7 @@ class RecordTable:
             These states, with their rows.
 
         Raises:
-            StoreError: a state cannot be stored; nothing has changed.
+            RecordStoreError: a state cannot be stored; nothing has changed.
         """
         made: list[tuple[int, PastVersion]] = []
         if self.history is None or previous is None:
@@ -387,7 +387,7 @@ class RecordTable:
             The number of past states dropped.
 
         Raises:
-            StoreError: the store has no space; another call continues.
+            RecordStoreError: the store has no space; another call continues.
         """
         self.history = None  # these changes create no past states
         dropped = 0
@@ -415,7 +415,7 @@ class RecordTable:
                 already, the rest of the move is made.
 
         Raises:
-            StoreError: the store has no space; another call continues.
+            RecordStoreError: the store has no space; another call continues.
         """
         self.history = None  # these changes create no past states
         deletes = self.deletes

@@ -1,7 +1,7 @@
 """Brings SOW topics up to date from the transaction log.
 
 A store holds the log up to its last sequence: the changes of journaled topics use the txids of
-their entries as sequences. So recovery applies the entries after that (applying.py); for an empty
+their entries as sequences. So recovery applies the entries after that (log_apply.py); for an empty
 store that is all of them.
 
 A store can also be ahead of the log: it writes through memory maps, which survive the process,
@@ -89,7 +89,7 @@ def recover_records(
         tell: called with every topic that was ahead of the log.
 
     Raises:
-        StoreError: a record cannot be stored.
+        RecordStoreError: a record cannot be stored.
     """
     begins = {sow: _begin(sow, journal) for sow in topics}
     if not begins:

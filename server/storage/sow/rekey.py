@@ -10,7 +10,7 @@ The same applies to records without any field of the key. Nothing is removed, an
 former `Key` finds all keys again. Past states move with their record.
 
 The entries of the log keep the keys of their time. If all records of a topic are made from the
-log, each gets the present key at once (`LogRekeyer` in applying.py).
+log, each gets the present key at once (`LogRekeyer` in log_apply.py).
 
 A move writes the record under its new key before it removes the old one. If a crash comes in
 between, the next start finds two records of one sequence, and removes the one with the wrong key.
@@ -61,7 +61,7 @@ def rekey_records(
         The changes. If records are set aside, queries cannot find records by their keys.
 
     Raises:
-        StoreError: there is no space for a record under its new key, or one cannot be read.
+        RecordStoreError: there is no space for a record under its new key, or one cannot be read.
     """
     table = sow.table
     if not derives_keys_from_fields(sow):

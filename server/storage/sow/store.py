@@ -182,28 +182,28 @@ class RecordStore(Protocol):
         """Read a row that is in use.
 
         Raises:
-            StoreError: it is lost.
+            RecordStoreError: it is lost.
         """
 
     def bodies(self, rows: Sequence[int]) -> list[bytes]:
         """Read the bodies of rows that are in use.
 
         Raises:
-            StoreError: one of them is lost.
+            RecordStoreError: one of them is lost.
         """
 
     def joined_bodies(self, rows: Sequence[int]) -> JoinedBodies:
         """Read the bodies of rows that are in use, joined; an empty one for each negative number.
 
         Raises:
-            StoreError: one of them is lost.
+            RecordStoreError: one of them is lost.
         """
 
     def records(self, rows: Sequence[int]) -> list[Record]:
         """Read rows that are in use.
 
         Raises:
-            StoreError: one of them is lost.
+            RecordStoreError: one of them is lost.
         """
 
     def identities(self) -> Iterator[tuple[str, int]]:
@@ -217,7 +217,7 @@ class RecordStore(Protocol):
             to_delete: they serve deletions, which may use the space reserved for deletions.
 
         Raises:
-            StoreError: there is no space, or a record is too large. Nothing has changed.
+            RecordStoreError: there is no space, or a record is too large. Nothing has changed.
         """
 
     def make_room_for_run(
@@ -231,7 +231,7 @@ class RecordStore(Protocol):
             correlation_ids: the correlation ids of the records; empty if there are none.
 
         Raises:
-            StoreError: as for `make_room`.
+            RecordStoreError: as for `make_room`.
         """
 
     def undisturbed(self) -> AbstractContextManager[None]:
@@ -244,7 +244,7 @@ class RecordStore(Protocol):
             Its row.
 
         Raises:
-            StoreError: there is no space, or the record is larger than the store accepts.
+            RecordStoreError: there is no space, or the record is larger than the store accepts.
         """
 
     def put_run(self, run: SowRecordBatch, start: int) -> PutResult:
@@ -262,21 +262,21 @@ class RecordStore(Protocol):
             The row that it had.
 
         Raises:
-            StoreError: there is no space to record the deletion.
+            RecordStoreError: there is no space to record the deletion.
         """
 
     def keep(self, past: PastVersion) -> int:
         """Store a past state in a row of its own, which no identity maps to.
 
         Raises:
-            StoreError: as for `put`.
+            RecordStoreError: as for `put`.
         """
 
     def drop(self, row: int) -> None:
         """Remove a past state.
 
         Raises:
-            StoreError: there is no space to record the removal.
+            RecordStoreError: there is no space to record the removal.
         """
 
     def past(self) -> Iterator[tuple[int, PastVersion]]:
@@ -288,7 +288,7 @@ class RecordStore(Protocol):
         Call it before any change is made after the store was opened.
 
         Raises:
-            StoreError: the states cannot be read.
+            RecordStoreError: the states cannot be read.
         """
 
     def commit(self, then: StoreCallback | None = None) -> None:
@@ -304,7 +304,7 @@ class RecordStore(Protocol):
         """Free unused space, in slices between which records may change.
 
         Raises:
-            StoreError: there is no space to work in.
+            RecordStoreError: there is no space to work in.
         """
 
     def close(self) -> None:

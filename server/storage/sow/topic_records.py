@@ -145,7 +145,7 @@ class SowTopicRecords:
     def keeps_messages_plainly(self) -> bool:
         """True if a publish is stored as its own body under a number, regardless of earlier ones.
 
-        See `record_run.py`.
+        See `record_batch.py`.
         """
         spec = self.spec
         return (
@@ -202,7 +202,7 @@ class SowTopicRecords:
         Raises:
             BodyError: the message has to be rewritten, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
-            StoreError: the key cannot be stored, or the earlier record cannot be read.
+            RecordStoreError: the key cannot be stored, or the earlier record cannot be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None or self._enrichment is not None:
@@ -282,7 +282,7 @@ class SowTopicRecords:
             record: the record with its sequence and bookmark.
 
         Raises:
-            StoreError: it cannot be stored; nothing has changed.
+            RecordStoreError: it cannot be stored; nothing has changed.
         """
         return self.table.put(record)
 
@@ -295,7 +295,7 @@ class SowTopicRecords:
         """Learn the SOW key that a message got at another instance.
 
         Raises:
-            StoreError: the key cannot be stored.
+            RecordStoreError: the key cannot be stored.
         """
         if self._learner is not None:
             self._learner.learn(body, key)
@@ -319,7 +319,7 @@ class SowTopicRecords:
         Raises:
             BodyError: the message has to be rewritten, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
-            StoreError: it cannot be stored; nothing has changed.
+            RecordStoreError: it cannot be stored; nothing has changed.
         """
         record = self.draft(
             body,
@@ -374,7 +374,7 @@ class SowTopicRecords:
         Raises:
             BodyError: the message has to be preprocessed, but cannot be parsed.
             KeyRefusedError: the message has no SOW key.
-            StoreError: the key cannot be stored, or the record cannot be read.
+            RecordStoreError: the key cannot be stored, or the record cannot be read.
         """
         topic = topic or self.spec.name
         if self._preprocessing is not None:
@@ -395,7 +395,7 @@ class SowTopicRecords:
             The change; None if the record does not exist any more.
 
         Raises:
-            StoreError: the deletion cannot be stored; nothing has changed.
+            RecordStoreError: the deletion cannot be stored; nothing has changed.
         """
         return self.table.remove(self.table.identity(record.key, record.topic), sequence, now)
 
@@ -407,7 +407,7 @@ class SowTopicRecords:
             topic: the topic that they were published to.
 
         Raises:
-            StoreError: one of them cannot be read.
+            RecordStoreError: one of them cannot be read.
         """
         records = []
         for key, sequence in states:
@@ -442,7 +442,7 @@ class SowTopicRecords:
             dropped.
 
         Raises:
-            StoreError: the removal cannot be stored; nothing has changed.
+            RecordStoreError: the removal cannot be stored; nothing has changed.
         """
         record = self.table.due(now)
         if record is None:
@@ -465,7 +465,7 @@ class SowTopicRecords:
         """Free unused space, in slices between which the topic can be used.
 
         Raises:
-            StoreError: there is no space to work in.
+            RecordStoreError: there is no space to work in.
         """
         return self.table.store.compact()
 

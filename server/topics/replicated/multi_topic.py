@@ -51,7 +51,7 @@ class RecordDrafts(NamedTuple):
 
     Attributes:
         run: the records.
-        records: the same if they cannot be put as a run; see `record_run.py`.
+        records: the same if they cannot be put as a run; see `record_batch.py`.
         sow_keys: their SOW keys here, as numbers; empty if they keep those that they came with.
     """
 
@@ -78,7 +78,7 @@ class RecordDrafts(NamedTuple):
         """Reserve room for the records, which are put next, one after the other.
 
         Raises:
-            StoreError: there is no room; nothing has changed.
+            RecordStoreError: there is no room; nothing has changed.
         """
         if self.run is None or table.history is not None:
             table.make_room(self.each())
@@ -111,7 +111,7 @@ class BatchParticipant(Protocol):
         """Draft the records of messages.
 
         Raises:
-            OneByOneError: see there.
+            BatchRejectedError: see there.
         """
 
     def apply(
@@ -191,8 +191,8 @@ class MultiTopicBatch:
         source: the hash of the instance that sent them.
 
     Raises:
-        OneByOneError: one of them has a problem; nothing has changed.
-        StoreError: there is no room for all records; nothing has changed.
+        BatchRejectedError: one of them has a problem; nothing has changed.
+        RecordStoreError: there is no room for all records; nothing has changed.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ def _make_room(tables: Mapping[RecordTable, Sequence[_TopicShare]]) -> None:
     """Reserve room for all records, in the order in which they are put.
 
     Raises:
-        StoreError: there is no room.
+        RecordStoreError: there is no room.
     """
     for table, shares in tables.items():
         if len(shares) == 1:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class RecordWriter(Protocol):
-    """Puts records, and announces changes; see `StoredTopic`."""
+    """Puts records, and announces changes; see `SowTopic`."""
 
     def apply_run(
         self, run: SowRecordBatch, envelope: Envelope
@@ -96,7 +96,7 @@ class ReplicatedRecordApplier:
         """Return drafts of messages that are recorded together with those of other topics.
 
         Raises:
-            OneByOneError: not all of them can be recorded at once.
+            BatchRejectedError: not all of them can be recorded at once.
         """
         drafts, problem = self._drafts_of(entries, positions)
         if problem is not None:

@@ -188,7 +188,7 @@ def read_logon_options(header: Header) -> SessionLogonOptions:
     Unknown options are ignored: a client of another version must be able to log on.
 
     Raises:
-        CommandRefused: an option is malformed.
+        CommandRefusedError: an option is malformed.
     """
     options = split_options(header.options or "")
     interval = options.get("ack_conflation")
@@ -214,7 +214,7 @@ def read_subscribe_options(
         with_records: whether its topics may have records.
 
     Raises:
-        CommandRefused: an option is unknown, malformed or cannot be honoured.
+        CommandRefusedError: an option is unknown, malformed or cannot be honoured.
     """
     honoured = HONOURED_WITH_RECORDS if with_records else HONOURED
     if with_records and header.command in QUERY_COMMANDS:
@@ -234,7 +234,7 @@ def check_query_options(header: Header, options: Mapping[str, str]) -> None:
     """Check the options of a sow command.
 
     Raises:
-        CommandRefused: an option is unknown or cannot be honoured.
+        CommandRefusedError: an option is unknown or cannot be honoured.
     """
     _check(header, options, HONOURED_BY_QUERIES, WITHOUT_EFFECT_ON_QUERIES, REFUSED)
 
@@ -243,7 +243,7 @@ def check_delete_options(header: Header, options: Mapping[str, str]) -> None:
     """Check the options of a sow_delete that does not acknowledge messages of a queue.
 
     Raises:
-        CommandRefused: an option is unknown or cannot be honoured.
+        CommandRefusedError: an option is unknown or cannot be honoured.
     """
     _check(header, options, {"non_regex_topic"}, {"none"}, REFUSED_BY_DELETES)
 
@@ -252,7 +252,7 @@ def check_replay_options(header: Header, options: Mapping[str, str]) -> None:
     """Check the options of a subscribe command with a bookmark, or of one that also queries.
 
     Raises:
-        CommandRefused: an option is unknown or cannot be honoured.
+        CommandRefusedError: an option is unknown or cannot be honoured.
     """
     honoured = HONOURED_BY_REPLAYS
     if header.command in QUERY_COMMANDS:
@@ -264,7 +264,7 @@ def check_count_options(header: Header, options: Mapping[str, str]) -> None:
     """Check the options of a subscribe command that requests a count.
 
     Raises:
-        CommandRefused: an option is unknown or cannot be honoured.
+        CommandRefusedError: an option is unknown or cannot be honoured.
     """
     _check(header, options, HONOURED_BY_COUNTS, WITHOUT_EFFECT_ON_COUNTS, REFUSED_BY_REPLAYS)
 
@@ -273,7 +273,7 @@ def check_options(text: str, command: Literal["subscribe", "sow"]) -> None:
     """Check the options of a command before its topics and messages are known.
 
     Raises:
-        CommandRefused: an option is unknown, or cannot be honoured for any topic.
+        CommandRefusedError: an option is unknown, or cannot be honoured for any topic.
     """
     options = split_options(text)
     header = Header(command=command)
@@ -310,7 +310,7 @@ def read_presentation(
         session: the connection that sent it.
 
     Raises:
-        CommandRefused: the select list cannot be used.
+        CommandRefusedError: the select list cannot be used.
     """
     message_type = session.engine.settings.message_types[session.message_type]
     wanted = Presentation(
@@ -331,7 +331,7 @@ def read_max_backlog(options: Mapping[str, str]) -> int | None:
         The number, 0 for none at the moment; None without the option.
 
     Raises:
-        CommandRefused: it is not a number.
+        CommandRefusedError: it is not a number.
     """
     text = options.get("max_backlog")
     if text is None:
@@ -349,7 +349,7 @@ def read_options(header: Header) -> Mapping[str, str]:
         The value of each option, by its name in lower case; a flag's value is empty.
 
     Raises:
-        CommandRefused: the options are malformed.
+        CommandRefusedError: the options are malformed.
     """
     options = dict(split_options(header.options or ""))
     if header.send_oof:
@@ -367,7 +367,7 @@ def split_options(text: str) -> Mapping[str, str]:
     """Split an option list into names, in lower case, and values; a flag's value is empty.
 
     Raises:
-        CommandRefused: the text is not a list of options.
+        CommandRefusedError: the text is not a list of options.
     """
     options: dict[str, str] = {}
     text = text.lstrip(", ")
@@ -394,7 +394,7 @@ def check_entries(name: str, text: str, most: int) -> None:
         most: the maximum number of entries.
 
     Raises:
-        CommandRefused: it has more.
+        CommandRefusedError: it has more.
     """
     entries = text.count(",") + 1
     if entries > most:
@@ -424,7 +424,7 @@ def read_conflation(options: Mapping[str, str], *, keys_needed: bool) -> Conflat
         keys_needed: whether only the options can name a key, as the topics have none.
 
     Raises:
-        CommandRefused: an option is malformed.
+        CommandRefusedError: an option is malformed.
     """
     interval = options.get("conflation", "none").lower()
     if interval == "none":
@@ -458,7 +458,7 @@ def unbracketed(name: str, text: str) -> str:
     """Return the value of an option without its brackets.
 
     Raises:
-        CommandRefused: it has no brackets.
+        CommandRefusedError: it has no brackets.
     """
     if not (text.startswith("[") and text.endswith("]")):
         raise option_refusal(name, f"expected a list in brackets and not {text!r}")

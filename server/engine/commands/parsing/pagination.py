@@ -38,7 +38,7 @@ def single_topic(session: CommandSession, selector: TopicSelector) -> TopicSelec
     expression.
 
     Raises:
-        CommandRefused: the selector matches several topics, or the topic keeps no records.
+        CommandRefusedError: the selector matches several topics, or the topic keeps no records.
     """
     if is_name(session, selector):
         return select_topics(selector.text, literal=True)
@@ -71,7 +71,7 @@ def check_replacement(
         before: the subscription that it replaces, None if there is none.
 
     Raises:
-        CommandRefused: it cannot.
+        CommandRefusedError: it cannot.
     """
     if before is None:
         return
@@ -107,7 +107,7 @@ def check_same_groups(subscription: Subscription, before: Subscription | None) -
     """Check that an aggregated subscription has the groups of the one that it replaces.
 
     Raises:
-        CommandRefused: it has others.
+        CommandRefusedError: it has others.
     """
     if before is None or subscription.aggregation is None or before.aggregation is None:
         return

@@ -57,7 +57,7 @@ def read_query_terms(
         options: its options, split.
 
     Raises:
-        CommandRefused: a part of it cannot be used.
+        CommandRefusedError: a part of it cannot be used.
     """
     top_n = _count("top_n", options, header.top_n)
     skip_n = _count("skip_n", options, header.skip_n)

@@ -33,7 +33,7 @@ def read_topic(
         literal: whether the topic is a name, whatever its characters.
 
     Raises:
-        CommandRefused: the topic is missing, or is not a valid regular expression.
+        CommandRefusedError: the topic is missing, or is not a valid regular expression.
     """
     if "non_regex_topic" in options or not session.engine.settings.regex_topics:
         literal = True
@@ -51,7 +51,7 @@ def check_name(topic: str) -> None:
     """Refuse the current command if its topic's name is too long.
 
     Raises:
-        CommandRefused: it is.
+        CommandRefusedError: it is.
     """
     if len(topic) > MAX_TOPIC_NAME_LENGTH:
         raise CommandRefusedError(
@@ -70,7 +70,7 @@ def read_filter(session: CommandSession, header: Header, *, stable: bool = False
         stable: whether its result must not change while the message does not.
 
     Raises:
-        CommandRefused: the filter is invalid.
+        CommandRefusedError: the filter is invalid.
     """
     text, filters = header.filter, session.engine.filters
     if text is None or not text.strip():
@@ -102,7 +102,7 @@ def require_topic(session: CommandSession, permission: Permission, selector: Top
     Topics that match a regular expression, but that the user may not access, are passed over.
 
     Raises:
-        CommandRefused: the user does not have it.
+        CommandRefusedError: the user does not have it.
     """
     if not selector.is_regex:
         session.require(permission, selector.text)
@@ -129,7 +129,7 @@ def check_lasting(session: CommandSession, selector: TopicSelector) -> None:
     Aggregated subscriptions would keep values that the user may not see any more.
 
     Raises:
-        CommandRefused: the entitlement filter is not stable.
+        CommandRefusedError: the entitlement filter is not stable.
     """
     permit = session.permit(Permission.READ_TOPIC, selector.text)
     if permit.filter is None:

@@ -18,7 +18,7 @@ class JournalEntryKind(IntEnum):
     NO_OP = 5
     DEFINE_TOPIC = 6  # internal: defines a topic's number in this file
     DEFINE_ORIGIN = 7  # internal: defines an origin's number in this file
-    MISSING = 8  # numbers of a publisher that are not in the log; see missing.py
+    MISSING = 8  # numbers of a publisher that are not in the log; see sequence_gaps.py
     RUNS = 9  # internal: the runs of the instance, by first entry; see runs.py
 
 

@@ -168,7 +168,7 @@ def unpack_header(page: bytes) -> JournalFileHeader | None:
         The header, or None if the file has not been taken into use yet: its page is blank.
 
     Raises:
-        FormatError: the page is neither a header nor blank.
+        JournalFormatError: the page is neither a header nor blank.
     """
     if not any(page[:_SEAL_OFFSET]):
         return None
@@ -231,7 +231,7 @@ def pack_extras(correlation_id: bytes, given_key: bytes) -> bytes:
     """Encode the extras of an entry, which follow its body.
 
     Raises:
-        FormatError: one of them is too long.
+        JournalFormatError: one of them is too long.
     """
     if max(len(correlation_id), len(given_key)) > _MAX_PART_LENGTH:
         raise JournalFormatError(
@@ -262,7 +262,7 @@ def pack_topic(topic: JournalTopic) -> bytes:
     """Encode the body of a topic's definition.
 
     Raises:
-        FormatError: a name is too long.
+        JournalFormatError: a name is too long.
     """
     return _pair(topic.message_type, topic.name)
 
@@ -277,7 +277,7 @@ def pack_origin(origin: JournalOrigin) -> bytes:
     """Encode the body of an origin's definition.
 
     Raises:
-        FormatError: a name is too long.
+        JournalFormatError: a name is too long.
     """
     return _pair(origin.auth_id, origin.path)
 

@@ -39,8 +39,8 @@ def check_side_file(data: bytes, magic: bytes, version: int, header_size: int, k
         kind: name of the expected kind of file, with its article.
 
     Raises:
-        VersionError: it is intact, and of another version.
-        FormatError: it is damaged, or of another kind.
+        JournalVersionError: it is intact, and of another version.
+        JournalFormatError: it is damaged, or of another kind.
     """
     if len(data) < _START.size + CHECKSUM.size or data[: len(magic)] != magic:
         raise JournalFormatError(f"it does not begin like {kind}")

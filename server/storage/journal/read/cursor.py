@@ -192,7 +192,7 @@ class JournalCursor:
             The next entries. An empty list does not mean the end: see `is_caught_up`.
 
         Raises:
-            JournalUnreadable: they cannot be read at the moment; the cursor has not moved.
+            JournalUnreadableError: they cannot be read at the moment; the cursor has not moved.
         """
         return self.read_on(most_entries, most_bytes).entries()
 

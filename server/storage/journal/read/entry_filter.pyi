@@ -1,4 +1,4 @@
-"""Selection of wanted records from a block, in C; choosing.pyx gives the reasons."""
+"""Selection of wanted records from a block, in C; entry_filter.pyx gives the reasons."""
 
 from collections.abc import Container, Mapping, Sequence
 

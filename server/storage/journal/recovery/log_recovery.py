@@ -454,12 +454,12 @@ class _LiveFileVisitor:
         self._take_runs = take_runs
 
     def take(self, row: EntryRow, data: bytes) -> None:
-        """See `Visitor.take`."""
+        """See `EntryVisitor.take`."""
         self._learn(row, data)
         self._take(row, data)
 
     def take_all(self, records: npt.NDArray[np.void], data: Callable[[int], bytes]) -> None:
-        """See `Visitor.take_all`."""
+        """See `EntryVisitor.take_all`."""
         for place in np.flatnonzero(records["kind"] >= JournalEntryKind.DEFINE_TOPIC).tolist():
             self._learn(records[place].item(), data(place))
         self._take_all(records, data)

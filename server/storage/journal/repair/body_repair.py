@@ -2,7 +2,7 @@
 
 A record has the length, the offset and the checksum of its entry's bytes. So a body that fails its
 checksum can be replaced by any bytes that pass it, whatever their source, and the log is as before.
-For damaged records see `restoring`.
+For damaged records see `record_repair`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class ReplacementEntry(NamedTuple):
         txid: the txid that the entry must have; 0 if it is not known.
         client: the identity of its publisher.
         sequence: its publisher's number.
-        source_txid: its txid where it was published first, see `Entry`.
+        source_txid: its txid where it was published first, see `JournalEntry`.
         source: hash of the instance that it came from, 0 for none.
         kind: the kind of entry.
         sow_key: its SOW key.
@@ -299,7 +299,7 @@ def _put_in_place(
         last, end = last - 1, end - found.length
         placed.append((last + 1, end, found))
     if first == last and start and end:
-        # Its body is damaged as well: `mending` repairs that, once its record is known.
+        # Its body is damaged as well: `body_repair` repairs that, once its record is known.
         for one in left:
             if one.txid == first and one.length == end - start and not is_elsewhere(one):
                 return [*placed, (first, start, one)]

@@ -39,7 +39,7 @@ def map_column(field: FieldColumn, make: Callable[[int], int]) -> FieldColumn:
 
 
 class EntryColumns(NamedTuple):
-    """The contents of entries. See `Entry` for the fields.
+    """The contents of entries. See `JournalEntry` for the fields.
 
     Attributes:
         names: keys of topic and origin in the `Handles` that the caller gives.

@@ -1,4 +1,4 @@
-"""Encoder of entries that are appended together; making.pyx gives the reasons."""
+"""Encoder of entries that are appended together; entry_encoder.pyx gives the reasons."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Maintenance of journal files: prepares new ones in advance, seals and indexes full ones.
 
-Archiving, compression and removal are in filing.py. All tasks run on one thread, one after the
+Archiving, compression and removal are in archiver.py. All tasks run on one thread, one after the
 other; without `start` each runs at once, on the thread of its caller.
 """
 
@@ -147,7 +147,7 @@ class JournalFileMaintenance:
         """Return an empty file, prepared or made now, and prepare another one.
 
         Raises:
-            JournalUnavailable: none is ready, and none can be made.
+            JournalUnavailableError: none is ready, and none can be made.
         """
         try:
             file = self.take()

@@ -45,7 +45,7 @@ class OriginHandle:
 
 
 Handles: TypeAlias = Mapping[int, tuple[TopicHandle, OriginHandle | None]]
-"""Topic and origin of each name in entries that are appended together; see `Content`."""
+"""Topic and origin of each name in entries that are appended together; see `EntryColumns`."""
 
 
 def _definition(pack: Callable[[_T], bytes], thing: _T) -> bytes:

@@ -206,7 +206,7 @@ class JournalWriter:
             The entry's txid.
 
         Raises:
-            JournalUnavailable: the entry cannot be recorded; nothing has changed.
+            JournalUnavailableError: the entry cannot be recorded; nothing has changed.
         """
         if self.refusal is not None:
             raise JournalUnavailableError(self.refusal)

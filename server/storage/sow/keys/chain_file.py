@@ -123,7 +123,7 @@ class ChainFile:
         """Append ids of a chain, all or none.
 
         Raises:
-            StoreError: the ids cannot be written.
+            RecordStoreError: the ids cannot be written.
         """
         entries = b"".join([_entry(text_to_bytes(one), key) for one in ids])
         try:

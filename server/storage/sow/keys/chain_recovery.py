@@ -53,7 +53,7 @@ def recover_chains(
         The number of ids added.
 
     Raises:
-        StoreError: an id cannot be stored, or a record cannot be read.
+        RecordStoreError: an id cannot be stored, or a record cannot be read.
     """
     before = len(chains)
     stored, file = sow.table.store.stored_chains, chains.file

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The SOW keys of many messages, in C; what they are made of is said in keys.py.
+"""The SOW keys of many messages, in C; what they are made of is said in key_source.py.
 
 Texts and integers, as nearly all values are, become bytes here. What becomes of any other value is asked.
 """

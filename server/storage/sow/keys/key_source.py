@@ -42,7 +42,7 @@ class KeySource(Protocol):
 
         Raises:
             KeyRefusedError: the message must not be processed.
-            StoreError: the data that later keys depend on cannot be stored.
+            RecordStoreError: the data that later keys depend on cannot be stored.
         """
 
 
@@ -54,7 +54,7 @@ class KeyLearner(Protocol):
         """Learn the SOW key that a message got at another instance.
 
         Raises:
-            StoreError: the key cannot be stored.
+            RecordStoreError: the key cannot be stored.
         """
 
 

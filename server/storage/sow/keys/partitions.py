@@ -121,7 +121,7 @@ class KeyHashes:
             mask: for each row, whether it has a record.
 
         Raises:
-            StoreError: a record is lost.
+            RecordStoreError: a record is lost.
         """
         read = self._store.record
         for offset in np.flatnonzero(mask & ~self._known_of(rows)).tolist():

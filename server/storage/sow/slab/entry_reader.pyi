@@ -1,4 +1,4 @@
-"""Reading many entries of a SOW file from its maps; the theory of it is in slab_reading.pyx."""
+"""Reading many entries of a SOW file from its maps; the theory of it is in entry_reader.pyx."""
 
 import mmap
 from array import array

@@ -1,4 +1,4 @@
-"""Entries of a SOW file, many at once, in C; the theory of it is in slab_entries.pyx."""
+"""Entries of a SOW file, many at once, in C; the theory of it is in entry_writer.pyx."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding out where the records of a SOW file are; the theory of it is in slab_placing.pyx."""
+"""Finding out where the records of a SOW file are; the theory of it is in index_builder.pyx."""
 
 from array import array
 from collections.abc import Callable

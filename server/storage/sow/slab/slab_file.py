@@ -157,7 +157,7 @@ class SlabFile:
             The index of the slab.
 
         Raises:
-            StoreError: the file system has no space, or the file has lost its content.
+            RecordStoreError: the file system has no space, or the file has lost its content.
         """
         index = len(self.slabs)
         try:
@@ -261,7 +261,7 @@ class SlabFile:
             location: the slab's index times the slab size, plus the position within the slab.
 
         Raises:
-            StoreError: the file has lost content, this entry included.
+            RecordStoreError: the file has lost content, this entry included.
         """
         index, position = divmod(location, self.slab_size)
         slab = self.slabs[index]

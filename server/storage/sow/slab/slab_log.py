@@ -39,20 +39,16 @@ from server.util.encoding import text_to_bytes
 _MAX_BOOKMARK_LENGTH: Final = 2 * len(str((1 << 64) - 1)) + 2
 """Bytes; a record gets its bookmark after space for it has been made."""
 
-
-_MAX_BESIDES: Final = form.ENTRY.size + _MAX_BOOKMARK_LENGTH + 8
+_MAX_ENTRY_OVERHEAD: Final = form.ENTRY.size + _MAX_BOOKMARK_LENGTH + 8
 """Bytes of an entry besides its texts and body, padding included."""
 
-
-_MAX_BESIDES_IN_RUN: Final = _MAX_BESIDES + len(NO_KEY)
+_MAX_BATCH_ENTRY_OVERHEAD: Final = _MAX_ENTRY_OVERHEAD + len(NO_KEY)
 """The same for a record of a run, with its key, which is a number."""
 
-
-_MAX_OF_CHARACTER: Final = 4
+_MAX_CHARACTER_SIZE: Final = 4
 """Bytes of one character, at most."""
 
-
-_MAX_KEPT: Final = 1 << 16
+_MAX_DELETION_RESERVE: Final = 1 << 16
 """Bytes at the end of the newest slab that are reserved for deletions when no slab is free."""
 
 
@@ -108,7 +104,7 @@ class SlabLog:
         self._position = 0
         self._slab = file.slabs[0] if file.slabs else None
         self._reserved = 0  # free slabs that only new entries may begin
-        self._kept_room = min(self.slab_size // 16, _MAX_KEPT)
+        self._kept_room = min(self.slab_size // 16, _MAX_DELETION_RESERVE)
         self._kept_from = self.slab_size - self._kept_room
         self._clean_position = FIRST_ENTRY
         self._synchronisation = 0
@@ -140,16 +136,16 @@ class SlabLog:
             to_delete: they serve deletions.
 
         Raises:
-            StoreError: an entry is too large, or there is no space. Nothing has been written.
+            RecordStoreError: an entry is too large, or there is no space. Nothing has been written.
         """
         if self._guard.lost:
             raise self._file.loss()
         slabs, position = 0, self.slab_size if self._head is None else self._position
         records = list(records)
-        texts_at_most = _MAX_OF_CHARACTER * sum(
+        texts_at_most = _MAX_CHARACTER_SIZE * sum(
             [len(one.topic) + len(one.key) + len(one.correlation_id) for one in records]
         )
-        at_most = texts_at_most + sum([len(one.body) + _MAX_BESIDES for one in records])
+        at_most = texts_at_most + sum([len(one.body) + _MAX_ENTRY_OVERHEAD for one in records])
         limit = self.slab_size if to_delete else self._limit()
         if texts_at_most <= form.MAX_TEXT and position + at_most <= limit:
             self._reserved = 0  # the upper bound fits, as nearly always
@@ -180,8 +176,8 @@ class SlabLog:
             bodies: the bodies of the records.
             correlation_ids: the correlation ids of the records; empty if there are none.
         """
-        lengths = [_MAX_OF_CHARACTER * len(mark) for mark in correlation_ids]
-        at_most = sum(map(len, bodies)) + _MAX_BESIDES_IN_RUN * len(bodies) + sum(lengths)
+        lengths = [_MAX_CHARACTER_SIZE * len(mark) for mark in correlation_ids]
+        at_most = sum(map(len, bodies)) + _MAX_BATCH_ENTRY_OVERHEAD * len(bodies) + sum(lengths)
         is_near_end = self._head is None or self._position + at_most > self._limit()
         is_too_long = max(lengths, default=0) > form.MAX_TEXT
         if is_near_end or is_too_long or self._guard.lost or topic != self._topic:
@@ -205,7 +201,7 @@ class SlabLog:
             contiguous.
 
         Raises:
-            StoreError: the file has lost its content.
+            RecordStoreError: the file has lost its content.
         """
         if self._guard.lost:
             raise self._file.loss()
@@ -237,8 +233,8 @@ class SlabLog:
             The location of the entry, and its size with padding.
 
         Raises:
-            StoreError: the entry is too large, there is no space, or the file has lost its content.
-                Nothing has been written.
+            RecordStoreError: the entry is too large, there is no space, or the file has lost its
+                content. Nothing has been written.
         """
         guard = self._guard
         if guard.lost:
@@ -320,7 +316,7 @@ class SlabLog:
             spare: how many free slabs must remain.
 
         Raises:
-            StoreError: there is no space for one, or the file has lost its content.
+            RecordStoreError: there is no space for one, or the file has lost its content.
         """
         if self._guard.lost:
             raise self._file.loss()

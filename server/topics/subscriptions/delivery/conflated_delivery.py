@@ -32,17 +32,17 @@ class _PendingMessage:
 
     @property
     def size(self) -> int:
-        """See `Pending.size`."""
+        """See `ConflatedMessage.size`."""
         return len(self.body)
 
     def absorb(self, later: Self) -> None:
-        """See `Pending.absorb`."""
+        """See `ConflatedMessage.absorb`."""
         self.body = later.body
         self._envelope = later._envelope
         self._delivery = later._delivery
 
     def release(self) -> None:
-        """See `Pending.release`."""
+        """See `ConflatedMessage.release`."""
         envelope = self._envelope.held_since(self._received, self._bookmark)
         self._delivery.deliver((self.body,), envelope)
 

@@ -145,11 +145,11 @@ class _PendingRecord:
 
     @property
     def size(self) -> int:
-        """See `Pending.size`."""
+        """See `ConflatedMessage.size`."""
         return len(self.body) + len(self._previous or b"")
 
     def absorb(self, later: Self) -> None:
-        """See `Pending.absorb`."""
+        """See `ConflatedMessage.absorb`."""
         if self._form is RecordMessageForm.LEAVING and later._form is not RecordMessageForm.LEAVING:
             self._gone = self._gone or (self._delivery, self._message)
         if later._form is not RecordMessageForm.DELTA or self._form is RecordMessageForm.LEAVING:
@@ -163,7 +163,7 @@ class _PendingRecord:
         self._delivery = later._delivery
 
     def release(self) -> None:
-        """See `Pending.release`."""
+        """See `ConflatedMessage.release`."""
         subscription, conflater = self._delivery.subscription, self._delivery.conflater
         first = self._message.envelope.held_since(self._received, self._bookmark)
         if self._form is RecordMessageForm.LEAVING:

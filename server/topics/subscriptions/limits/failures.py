@@ -66,7 +66,7 @@ class SubscriptionFailures:
     """Ends the subscriptions of an engine for which something has failed.
 
     Args:
-        queue: queues work for the scheduler; see `Turns.queue`.
+        queue: queues work for the scheduler; see `Scheduler.queue`.
         log: gets an entry for each failure.
     """
 

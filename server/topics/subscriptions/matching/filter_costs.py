@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from time import perf_counter, thread_time
 from typing import Final, NamedTuple
 
-_MAX_BETWEEN: Final = 2_000
+_SAMPLE_INTERVAL: Final = 2_000
 """Messages between two looks, about. A look takes two to three times as long as a match."""
 
 _MAX_TIMED: Final = 256
@@ -141,7 +141,7 @@ class CostSampler:
         now = perf_counter()
         if now - self._mark[0] > _RATE_SECONDS:
             self._earlier, self._mark = self._mark, (now, self.messages)
-        between = min(self.count**2, _MAX_BETWEEN)
+        between = min(self.count**2, _SAMPLE_INTERVAL)
         self.due_at = self.messages + 1 + int(between * (0.5 + random.random()))  # noqa: S311 - a sample, no secret
         return CostSample()
 

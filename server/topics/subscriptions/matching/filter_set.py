@@ -12,7 +12,7 @@ If several terms could be indexed, the index gets the term whose value has the f
 far: a value that all filters demand does not discriminate.
 
 The index and its terms are in `field_index.py`. The search effort that filters may cost a
-publisher is limited (`searches.py`); a filter that exceeds the limit fails. Filter costs are
+publisher is limited (`regex_budget.py`); a filter that exceeds the limit fails. Filter costs are
 sampled from few messages (`filter_costs.py`).
 
 Positions in the tuple never change while filters use them. When most fields are unused, a new
