@@ -70,8 +70,9 @@ The record. To store `replication.ack`, make a `PersistentState` of `receiver.cu
 `sender.needed_from - 1` and `known.summary(...)`, with the last txid appended; write it when that
 txid is on stable storage, and no sooner. The log is needed from `sender.needed_from` on.
 
-Anti-entropy. The records that two instances have of a topic are compared by a `RecordComparison` at one
-and a `ComparisonResponder` at the other; their messages travel beside the log, and may be lost. See
+Anti-entropy. The records that two instances have of a topic are compared by a `RecordComparison` at
+one and a `ComparisonResponder` at the other; their messages travel beside the log, and may be
+lost. See
 `server.replication.anti_entropy`.
 
 Sources: AMPS User Guide, Replicating Messages Between Instances and the sections after it; High
