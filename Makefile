@@ -11,7 +11,7 @@ SERVER     := .venv/.server
 EVERYTHING := .venv/.everything
 # Of what setup.py compiles, the modules that amperage/compiled_modules.py lists are Python.
 BUILT_FROM := pyproject.toml setup.py config_schema/version.py \
-	$(shell find amperage pipeline server -name '*.pyx' -o -name '*.pxd') \
+	$(shell find amperage pipeline server -name '*.pyx' -o -name '*.pxd' 2>/dev/null) \
 	$(wildcard amperage/compiled_modules.py $(patsubst %,%.py,$(subst .,/,\
 	$(shell sed -n 's/^    "\([a-z_.]*\)",$$/\1/p' amperage/compiled_modules.py 2>/dev/null))))
 PIP        := $(BIN)/pip install --disable-pip-version-check --editable

@@ -142,7 +142,7 @@ def source(directory: Path, kind: str, ports: Sequence[int], more: str = "") -> 
 
 
 @contextmanager
-def fabric(directory: Path, kind: str, count: int) -> Iterator[Fabric]:
+def queue_peers(directory: Path, kind: str, count: int) -> Iterator[Fabric]:
     """A source with so many destinations, connected."""
     directory.mkdir()
     ports = [free_port() for _ in range(count)]
@@ -177,7 +177,7 @@ def report_publishing(directory: Path) -> None:
     for size in SIZES:
         rows: list[list[object]] = []
         for kind, count in KINDS:
-            with fabric(directory / f"{kind}-{count}-{size}", kind, count) as instances:
+            with queue_peers(directory / f"{kind}-{count}-{size}", kind, count) as instances:
                 measured = [
                     _publish(instances, size, f"round-{number}") for number in range(ROUNDS)
                 ]
@@ -244,7 +244,7 @@ def report_latencies(directory: Path) -> None:
         for kind, count in KINDS:
             if kind == ELSEWHERE:
                 continue
-            with fabric(directory / f"{kind}-{count}-{size}", kind, count) as instances:
+            with queue_peers(directory / f"{kind}-{count}-{size}", kind, count) as instances:
                 found = latencies(instances.source, size, RATE, 1_500, "latency")
             micros = [percentile(found, part) * 1e6 for part in (50, 99)]
             rows.append([f"{_named(kind, count)}, {size} B", *micros])

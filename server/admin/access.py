@@ -74,7 +74,7 @@ class AccessControl:
         admin: the description of the admin interface.
         authenticator: authenticates visitors; None if there is no authentication.
         permissions: the visitors' permissions; None for everything.
-        engine_side: runs both on the engine's thread.
+        engine_calls: runs both on the engine's thread.
         trail: records logons and refusals.
         log: where refusals are logged.
         sessions: the cookies.
@@ -89,7 +89,7 @@ class AccessControl:
         admin: AdminSpec,
         authenticator: LogonAuthenticator | None,
         permissions: AdminPermissionCache | None,
-        engine_side: EngineCalls,
+        engine_calls: EngineCalls,
         trail: AdminAudit,
         log: ServerLog,
         sessions: CookieSessions,
@@ -98,7 +98,7 @@ class AccessControl:
         self._permissions = permissions
         self.has_entitlement: Final = permissions is not None
         self._admin = admin
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
         self._trail = trail
         self._complaints = RateLimitedLog(log, on_running_loop)
         self._recent = CredentialCache()
@@ -201,7 +201,7 @@ class AccessControl:
         if known is None:
             return {}
         asked = tuple(paths)
-        return await self._engine_side.decide(
+        return await self._engine_calls.decide(
             lambda: mapped(known.find(user), partial(_hidden, asked))
         )
 
@@ -216,7 +216,7 @@ class AccessControl:
         known = self._permissions
         if known is None:
             return False
-        return await self._engine_side.decide(
+        return await self._engine_calls.decide(
             lambda: mapped(
                 known.find(user),
                 lambda one: one.permit(Permission.READ_ADMIN, "") is UNKNOWN_USER_PERMIT,
@@ -242,7 +242,7 @@ class AccessControl:
     ) -> Admission:
         if credentials is None:
             return Admission(False, "", _UNREADABLE)
-        return await self._engine_side.decide(lambda: module.begin().step(credentials))
+        return await self._engine_calls.decide(lambda: module.begin().step(credentials))
 
     def _refuse(
         self, request: HttpRequest, credentials: LogonCredentials | None, admission: Admission

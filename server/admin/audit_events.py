@@ -20,33 +20,33 @@ class AdminAudit:
     Args:
         audit: the audit trail of the instance.
         module: the name of the authentication module; empty if there is none.
-        engine_side: runs calls on the engine's thread.
+        engine_calls: runs calls on the engine's thread.
     """
 
-    def __init__(self, audit: Audit, module: str, engine_side: EngineCalls) -> None:
+    def __init__(self, audit: Audit, module: str, engine_calls: EngineCalls) -> None:
         self._audit = audit
         self._module = module
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
 
     def logged_on(self, user: str, address: str, reason: str) -> None:
         """Record a visitor's first logon."""
         party = self._party(user, address)
-        self._engine_side.tell(lambda: self._audit.logged_on(party, reason))
+        self._engine_calls.tell(lambda: self._audit.logged_on(party, reason))
 
     def logon_refused(self, user: str, address: str, reason: str) -> None:
         """Record that a visitor's credentials were not accepted."""
         party = self._party(user, address)
-        self._engine_side.tell(lambda: self._audit.logon_refused(party, reason))
+        self._engine_calls.tell(lambda: self._audit.logon_refused(party, reason))
 
     def refused(self, user: str, address: str, path: str, rule: str) -> None:
         """Record that entitlement refused a visitor a path, or the deed at that path."""
         party = self._party(user, address)
-        self._engine_side.tell(lambda: self._audit.refused(party, "see", path, rule))
+        self._engine_calls.tell(lambda: self._audit.refused(party, "see", path, rule))
 
     def acted(self, user: str, address: str, path: str) -> None:
         """Record that a visitor requested a deed."""
         party = self._party(user, address)
-        self._engine_side.tell(lambda: self._audit.acted(party, path, ""))
+        self._engine_calls.tell(lambda: self._audit.acted(party, path, ""))
 
     def _party(self, user: str, address: str) -> AuditParty:
         return AuditParty(user, address, TRANSPORT, module=self._module)

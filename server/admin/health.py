@@ -69,7 +69,7 @@ class Health:
 
     Args:
         access: checks the visitor's entitlement.
-        engine_side: runs checks on the engine's thread.
+        engine_calls: runs checks on the engine's thread.
         statistics: its thread has to be alive.
         transports: those that are enabled at the start have to be open.
         replication: has the destinations; None for an instance without replication.
@@ -78,13 +78,13 @@ class Health:
     def __init__(
         self,
         access: AccessControl,
-        engine_side: EngineCalls,
+        engine_calls: EngineCalls,
         statistics: StatisticsThread,
         transports: TransportStates,
         replication: ReplicationState | None,
     ) -> None:
         self._access = access
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
         self._statistics = statistics
         self._transports = transports
         self._replication = replication
@@ -129,7 +129,7 @@ class Health:
             return [*self._look_at_transports(), *self._look_at_destinations(has_all=has_all)]
 
         try:
-            found += await self._engine_side.ask(look, _PATIENCE)
+            found += await self._engine_calls.ask(look, _PATIENCE)
         except HttpError as refusal:
             return HealthCheckResult("engine", str(refusal))
         return HealthCheckResult("engine")

@@ -90,7 +90,7 @@ class QueueStatePage:
     Args:
         monitoring: knows the queues.
         access: checks the visitor's entitlement.
-        engine_side: runs `details` on the engine's thread.
+        engine_calls: runs `details` on the engine's thread.
         details: see above.
     """
 
@@ -98,12 +98,12 @@ class QueueStatePage:
         self,
         monitoring: MonitoringPages,
         access: AccessControl,
-        engine_side: EngineCalls,
+        engine_calls: EngineCalls,
         details: QueueDetails,
     ) -> None:
         self._monitoring = monitoring
         self._access = access
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
         self._details = details
 
     async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
@@ -125,7 +125,7 @@ class QueueStatePage:
             raise HttpError(404, f"There is no queue {identity!r}; /{every} has them all.")
         fields = [field.name for field in node.place.resource.fields]
         known = dict(zip(fields, map(str, values), strict=True))
-        found = await self._engine_side.ask(
+        found = await self._engine_calls.ask(
             lambda: self._details(known["message_type"], known["topic"])
         )
         if found is None:

@@ -66,15 +66,15 @@ class AdminSite:
     Args:
         routes: the routes; a path belongs to the longest one that matches.
         access: authenticates visitors.
-        cross_site: restricts requests from other sites.
+        csrf: restricts requests from other sites.
     """
 
     def __init__(
-        self, routes: Sequence[HttpRoute], access: AccessControl, cross_site: CsrfProtection
+        self, routes: Sequence[HttpRoute], access: AccessControl, csrf: CsrfProtection
     ) -> None:
         self._routes = sorted(routes, key=lambda route: len(route.names), reverse=True)
         self._access = access
-        self._cross_site = cross_site
+        self._csrf = csrf
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request; a refusal is an answer, too."""
@@ -85,7 +85,7 @@ class AdminSite:
             response = await self._answer(request, route)
         except HttpError as refusal:
             response = say(refusal.status, str(refusal), refusal.headers)
-        self._cross_site.grant(request, response, is_public=is_public)
+        self._csrf.grant(request, response, is_public=is_public)
         return response
 
     async def _answer(self, request: HttpRequest, route: HttpRoute | None) -> HttpResponse:
@@ -99,7 +99,7 @@ class AdminSite:
             HttpError: the request is refused.
         """
         if route is None or not route.is_public:
-            self._cross_site.refuse_reader(request)
+            self._csrf.refuse_reader(request)
         methods = READ_METHODS if route is None else route.methods
         allowed = ("Allow", ", ".join([*methods, "OPTIONS"]))
         if request.method == "OPTIONS":

@@ -67,7 +67,7 @@ class Engine:
         client_status: publishes events of clients.
         audit: reports logons, refusals and administrative actions, each with its user.
         sow_stats: publishes how many records topics have.
-        lobby: the connections that have not logged on, and their limits.
+        pre_logon: the connections that have not logged on, and their limits.
         turns: the scheduler, which shares the time between connections, queries and replays.
         failures: ends subscriptions after a failure on their behalf.
         transaction_log: records published messages; None if there is none. Then there are no tails
@@ -77,7 +77,7 @@ class Engine:
         outboxes: the output buffers that have not been flushed.
         ending: how many closed sessions still have subscriptions to end.
         gone: how many sessions have ended.
-        departed: traffic totals of all closed sessions, by transport.
+        closed_totals: traffic totals of all closed sessions, by transport.
         published_inside: counts messages that the server publishes itself: events, and messages of
             actions.
         persisting: the time from a publish until it was settled, in microseconds.
@@ -111,14 +111,14 @@ class Engine:
         self.client_status = ClientStatus(self.topics, event_types, clock, self.hooks)
         self.audit = Audit(self.topics, event_types, clock, log)
         self.sow_stats = SowStats(self.topics, event_types, self.stores, clock, self.flush)
-        self.lobby = PreLogonLimits(clock, self.flush)
+        self.pre_logon = PreLogonLimits(clock, self.flush)
         self.failures = SubscriptionFailures(self.turns.queue, log)
         self.transaction_log: TransactionLog | None = None
         self._sessions: dict[int, Session] = {}
         self._clients: dict[str, Session] = {}
         self.ending = 0
         self.gone = 0
-        self.departed: defaultdict[str, ClosedSessionTotals] = defaultdict(ClosedSessionTotals)
+        self.closed_totals: defaultdict[str, ClosedSessionTotals] = defaultdict(ClosedSessionTotals)
         self._connections_accepted = 0
         self._internal_clients = 0
 
@@ -190,7 +190,7 @@ class Engine:
         for query in list(session.queries):
             query.cancel()
         session.outbox.close()
-        session.departed.add(session)
+        session.closed_totals.add(session)
         self.ending += 1
         self.turns.start(SessionTeardown(session, partial(self._gone, session, reason)))
 
@@ -218,13 +218,13 @@ class Engine:
                 return
             sources[ref] = source
         functions, stores = self.settings.functions, self.stores
-        surroundings = stores, self.clock, self._announce, self.flush
+        services = stores, self.clock, self._announce, self.flush
         if isinstance(spec, ConflatedTopicSpec):
-            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *surroundings)
+            topic = ConflatedTopic(spec, sources[spec.underlying], functions, *services)
             stores.add_derived(topic)
         else:
             message_type = self.settings.message_types[spec.message_type]
-            view = View(spec, sources.__getitem__, message_type, functions, *surroundings)
+            view = View(spec, sources.__getitem__, message_type, functions, *services)
             stores.add_derived(view)
 
     def _announce(

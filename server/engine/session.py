@@ -88,7 +88,7 @@ class SessionEngine(session_input.SessionInputEngine, dispatch.DispatchEngine, P
     """The interface of the engine that sessions use."""
 
     @property
-    def departed(self) -> Mapping[str, ClosedSessionTotals]:
+    def closed_totals(self) -> Mapping[str, ClosedSessionTotals]:
         """Traffic totals of closed sessions, by transport; there is one for any name."""
 
     @property
@@ -100,7 +100,7 @@ class SessionEngine(session_input.SessionInputEngine, dispatch.DispatchEngine, P
         """The component that ends subscriptions after a failure on their behalf."""
 
     @property
-    def lobby(self) -> PreLogonLimits:
+    def pre_logon(self) -> PreLogonLimits:
         """The connections that have not logged on, and their limits."""
 
     @property
@@ -132,7 +132,7 @@ class Session:
 
     Attributes:
         log: the log for its events.
-        departed: traffic totals of the closed sessions of the same transport.
+        closed_totals: traffic totals of the closed sessions of the same transport.
         client_hash: the number that stands for the client's name in bookmarks.
         client_name: the name the client logged on with, the connection's name before.
         options: the options that the client asked for at its logon.
@@ -183,7 +183,7 @@ class Session:
         self.log = engine.log
         self.number = number
         self.entrance = entrance
-        self.departed = engine.departed[entrance.transport]
+        self.closed_totals = engine.closed_totals[entrance.transport]
         self.connection_name = name
         self.client_name = name
         self.client_hash = 0
@@ -226,7 +226,7 @@ class Session:
         self.writing = PublishTargets(self)
         self.repeated_subscribes = SubscribeFastPath(self)
         self.plain_acks = AckHeaderCache(self, is_filtered=bool(entrance.filters))
-        self.visit: PreLogonConnection | None = PreLogonConnection(engine.lobby, self)
+        self.visit: PreLogonConnection | None = PreLogonConnection(engine.pre_logon, self)
         self._filters_keep_to_headers = all(one.header_only for one in entrance.filters)
         self._sub_ids_made = 0
         self._remarks: frozenset[str] = frozenset()
@@ -273,7 +273,7 @@ class Session:
         self.fault = str(error)
         self.close("unknown command")
 
-    def turn_away(self, problem: str) -> None:
+    def reject(self, problem: str) -> None:
         """Disconnect a peer that has not logged on, with a failure ack.
 
         Args:
@@ -546,7 +546,7 @@ class Session:
         if self.logged_on:
             refuse(self, header, "limit exceeded", detail)
         else:
-            self.turn_away(f"{detail} before the logon")
+            self.reject(f"{detail} before the logon")
 
     def _pass_filters(self, command: IncomingCommand) -> bool:
         for transport_filter in self.entrance.filters:

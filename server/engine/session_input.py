@@ -63,7 +63,7 @@ class InputSession(Protocol):
         """The engine."""
 
     @property
-    def departed(self) -> ClosedSessionTotals:
+    def closed_totals(self) -> ClosedSessionTotals:
         """Traffic totals of the closed sessions of the same transport."""
 
     @property
@@ -263,7 +263,7 @@ class SessionInput:
             done = inbox.obey(pace.messages_in(turns.left(now)), runs, self._obey)
             self.messages_in += done
             if not session.is_open:
-                session.departed.messages_in += done
+                session.closed_totals.messages_in += done
                 return False
             begun, now = now, elapsed()
             pace.took(done, now - begun)

@@ -49,7 +49,7 @@ class PreLogonLimits:
         self._visits[visit] = None
         most = max_connections_before_logon()
         if len(self._visits) > most:
-            next(iter(self._visits)).turn_away(
+            next(iter(self._visits)).reject(
                 f"connections that have not logged on are over the limit of {most}"
             )
 
@@ -61,7 +61,7 @@ class PreLogonLimits:
 class PreLogonSession(Protocol):
     """A session whose client has not logged on."""
 
-    def turn_away(self, problem: str) -> None:
+    def reject(self, problem: str) -> None:
         """Disconnect it.
 
         Args:
@@ -73,24 +73,24 @@ class PreLogonConnection:
     """One connection before its logon, with its timeout and its memory.
 
     Args:
-        lobby: counts all such connections.
+        pre_logon: counts all such connections.
         visitor: the connection's session.
     """
 
-    __slots__ = ("_cancel", "_lobby", "_unfinished", "_visitor")
+    __slots__ = ("_cancel", "_pre_logon", "_unfinished", "_visitor")
 
-    def __init__(self, lobby: PreLogonLimits, visitor: PreLogonSession) -> None:
-        self._lobby = lobby
+    def __init__(self, pre_logon: PreLogonLimits, visitor: PreLogonSession) -> None:
+        self._pre_logon = pre_logon
         self._visitor = visitor
         self._unfinished = 0
         self._cancel: Callable[[], None] = _nothing
         self.start_clock()
-        lobby.admit(self)
+        pre_logon.admit(self)
 
     def start_clock(self) -> None:
         """Start the logon timeout."""
         self._cancel()
-        self._cancel = self._lobby.clock.call_later(LOGON_TIMEOUT_S, self._took_too_long)
+        self._cancel = self._pre_logon.clock.call_later(LOGON_TIMEOUT_S, self._took_too_long)
 
     def stop_clock(self) -> None:
         """Stop the logon timeout: the peer has sent its credentials, and waits for a decision."""
@@ -103,14 +103,14 @@ class PreLogonConnection:
         Args:
             size: in bytes.
         """
-        self._lobby.unfinished += size - self._unfinished
+        self._pre_logon.unfinished += size - self._unfinished
         self._unfinished = size
         if size > MAX_FRAME_SIZE_BEFORE_LOGON:
-            self._visitor.turn_away(
+            self._visitor.reject(
                 f"a frame before the logon is over the limit of {MAX_FRAME_SIZE_BEFORE_LOGON} bytes"
             )
-        elif self._lobby.unfinished > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
-            self._visitor.turn_away(
+        elif self._pre_logon.unfinished > MAX_UNFINISHED_BYTES_BEFORE_LOGON and size:
+            self._visitor.reject(
                 "frames that are not complete, of all connections that have not logged on, are over"
                 f" the limit of {MAX_UNFINISHED_BYTES_BEFORE_LOGON} bytes"
             )
@@ -119,21 +119,21 @@ class PreLogonConnection:
         """End: the client has logged on or disconnected."""
         self._cancel()
         self._cancel = _nothing
-        self._lobby.dismiss(self)
-        self._lobby.unfinished -= self._unfinished
+        self._pre_logon.dismiss(self)
+        self._pre_logon.unfinished -= self._unfinished
         self._unfinished = 0
 
-    def turn_away(self, problem: str) -> None:
+    def reject(self, problem: str) -> None:
         """Disconnect the peer to protect the others.
 
         Args:
             problem: the limit that has been reached.
         """
-        self._visitor.turn_away(problem)
-        self._lobby.flush()
+        self._visitor.reject(problem)
+        self._pre_logon.flush()
 
     def _took_too_long(self) -> None:
-        self.turn_away(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
+        self.reject(f"no logon within {LOGON_TIMEOUT_S:.0f} seconds")
 
 
 def _nothing() -> None:

@@ -56,7 +56,7 @@ class SecurityModuleServices:
         modules: those that the configuration loads.
         functions: the functions of filters.
         log: receives their log entries.
-        desk: runs their slow decisions.
+        worker: runs their slow decisions.
         failed_logons: counts failed logons.
         users_files: the open users files.
         transport: the transport that they are made for.
@@ -68,7 +68,7 @@ class SecurityModuleServices:
     modules: Iterable[ModuleSpec]
     functions: Functions
     log: ServerLog
-    desk: AsyncWorker
+    worker: AsyncWorker
     failed_logons: FailedLogons
     users_files: UsersFiles
     transport: str
@@ -84,7 +84,7 @@ NamedAuthenticationFactory: TypeAlias = Callable[
 """A factory of a loaded module, which has a name of its own."""
 
 
-def _accept(options: Options, _surroundings: SecurityModuleServices) -> LogonAuthenticator:
+def _accept(options: Options, _services: SecurityModuleServices) -> LogonAuthenticator:
     return AcceptAllAuthenticator(
         require_logon=options.flag("RequireLogon", default=True),
         require_user_name=options.flag("RequireUsername", default=False),
@@ -93,9 +93,7 @@ def _accept(options: Options, _surroundings: SecurityModuleServices) -> LogonAut
     )
 
 
-def _accept_implicitly(
-    options: Options, _surroundings: SecurityModuleServices
-) -> LogonAuthenticator:
+def _accept_implicitly(options: Options, _services: SecurityModuleServices) -> LogonAuthenticator:
     return AcceptAllAuthenticator(
         require_logon=False,
         require_user_name=False,
@@ -104,13 +102,13 @@ def _accept_implicitly(
     )
 
 
-def _users_file(options: Options, surroundings: SecurityModuleServices) -> UsersFile:
+def _users_file(options: Options, services: SecurityModuleServices) -> UsersFile:
     try:
-        return surroundings.users_files.open(
+        return services.users_files.open(
             options.get(users_module.FILE_NAME) or "",
-            surroundings.functions,
-            surroundings.desk,
-            surroundings.log,
+            services.functions,
+            services.worker,
+            services.log,
         )
     except UsersFileError as error:
         raise SecurityError(str(error)) from error
@@ -139,9 +137,7 @@ DEFAULT: Final = "amps-default-authentication-module"
 AUTHENTICATION_MODULES: Final[Mapping[str, AuthenticationFactory]] = {
     DEFAULT: _accept,
     "amps-implicit-authentication-module": _accept_implicitly,
-    "amps-default-no-authentication-module": lambda _options, _surroundings: (
-        RefuseAllAuthenticator()
-    ),
+    "amps-default-no-authentication-module": lambda _options, _services: RefuseAllAuthenticator(),
 }
 """The modules that need no Modules entry, by the name in a configuration."""
 
@@ -150,20 +146,20 @@ def _ask_web_service(
     _name: str, options: Options, about: SecurityModuleServices
 ) -> LogonAuthenticator:
     return make_web_authenticator(
-        options, about.web_services, about.functions, about.desk, about.log
+        options, about.web_services, about.functions, about.worker, about.log
     )
 
 
 def _keep_what_web_service_says(options: Options, about: SecurityModuleServices) -> Entitlement:
     return make_web_entitlement(
-        options, about.web_services, about.functions, about.desk, about.log, about.reset
+        options, about.web_services, about.functions, about.worker, about.log, about.reset
     )
 
 
 AUTHENTICATION_LIBRARIES: Final[Mapping[str, NamedAuthenticationFactory]] = {
     HTTP_LIBRARY: _ask_web_service,
-    multi.LIBRARY: lambda name, options, about: multi.make(name, options, about.desk, about.log),
-    oauth.LIBRARY: lambda _name, options, about: oauth.make_oauth(options, about.desk, about.log),
+    multi.LIBRARY: lambda name, options, about: multi.make(name, options, about.worker, about.log),
+    oauth.LIBRARY: lambda _name, options, about: oauth.make_oauth(options, about.worker, about.log),
     users_module.LIBRARY: lambda _name, options, about: _authenticate_users(options, about),
 }
 """The modules that a configuration loads, by the base name of their library."""
@@ -189,7 +185,7 @@ _ONLY_WHERE_LOADED: Final = frozenset({"ReuseConnections"})
 
 
 def make_authenticator(
-    use: ModuleUse | None, surroundings: SecurityModuleServices
+    use: ModuleUse | None, services: SecurityModuleServices
 ) -> LogonAuthenticator:
     """Make the authentication module of a configuration; without one, the default module.
 
@@ -202,19 +198,19 @@ def make_authenticator(
         return OPEN
     factory = AUTHENTICATION_MODULES.get(use.module)
     if factory is not None:
-        return factory(use.options, surroundings)
-    module = _load_authenticator(use, surroundings)
-    return ThrottledAuthenticator(module, surroundings.failed_logons, surroundings.log)
+        return factory(use.options, services)
+    module = _load_authenticator(use, services)
+    return ThrottledAuthenticator(module, services.failed_logons, services.log)
 
 
-def _load_authenticator(use: ModuleUse, surroundings: SecurityModuleServices) -> LogonAuthenticator:
-    module = _loaded(use, surroundings)
+def _load_authenticator(use: ModuleUse, services: SecurityModuleServices) -> LogonAuthenticator:
+    module = _loaded(use, services)
     options = _options(module, use)
     library_factory = AUTHENTICATION_LIBRARIES.get(module.library_name)
     try:
         if library_factory is not None:
-            return library_factory(module.name, options, surroundings)
-        return load_authentication(module, options, surroundings.desk, surroundings.log)
+            return library_factory(module.name, options, services)
+        return load_authentication(module, options, services.worker, services.log)
     except (
         CustomModuleError,
         LibraryError,
@@ -225,7 +221,7 @@ def _load_authenticator(use: ModuleUse, surroundings: SecurityModuleServices) ->
         raise SecurityError(f"{use.location}: {error}") from error
 
 
-def make_entitlement(use: ModuleUse | None, surroundings: SecurityModuleServices) -> Entitlement:
+def make_entitlement(use: ModuleUse | None, services: SecurityModuleServices) -> Entitlement:
     """Make the entitlement module of a configuration; without one, the default module.
 
     Raises:
@@ -235,22 +231,20 @@ def make_entitlement(use: ModuleUse | None, surroundings: SecurityModuleServices
         return FixedEntitlement(ALL_PERMISSIONS)
     factory = ENTITLEMENT_MODULES.get(use.module)
     if factory is not None:
-        return factory(use.options, surroundings)
-    module = _loaded(use, surroundings)
+        return factory(use.options, services)
+    module = _loaded(use, services)
     options = _options(module, use)
     library = ENTITLEMENT_LIBRARIES.get(module.library_name)
     try:
         if library is not None:
-            return library(options, surroundings)
-        return load_entitlement(
-            module, options, surroundings.functions, surroundings.desk, surroundings.log
-        )
+            return library(options, services)
+        return load_entitlement(module, options, services.functions, services.worker, services.log)
     except (CustomModuleError, LibraryError, HttpClientError) as error:
         raise SecurityError(f"{use.location}: {error}") from error
 
 
-def _loaded(use: ModuleUse, surroundings: SecurityModuleServices) -> ModuleSpec:
-    return next(one for one in surroundings.modules if one.name == use.module)
+def _loaded(use: ModuleUse, services: SecurityModuleServices) -> ModuleSpec:
+    return next(one for one in services.modules if one.name == use.module)
 
 
 def _options(module: ModuleSpec, use: ModuleUse) -> Options:

@@ -49,7 +49,7 @@ class SecuritySwitches:
         entitlement: whether entitlement is on.
         authenticators: the authentication modules, with the name of the transport.
         entitlements: the entitlement modules, likewise.
-        desk: runs the slow decisions of modules.
+        worker: runs the slow decisions of modules.
         failed_logons: counts failed logons.
         users_files: the open users files.
         sessions: the sessions of the admin interface.
@@ -62,14 +62,14 @@ class SecuritySwitches:
     entitlement: bool = True
     authenticators: list[tuple[str, LogonAuthenticator]] = field(default_factory=list)
     entitlements: list[tuple[str, PermissionCache]] = field(default_factory=list)
-    desk: AsyncWorker = field(default_factory=AsyncWorker)
+    worker: AsyncWorker = field(default_factory=AsyncWorker)
     failed_logons: FailedLogons = field(default_factory=FailedLogons)
     users_files: UsersFiles = field(default_factory=UsersFiles)
     sessions: CookieSessions = field(default_factory=CookieSessions)
     web_services: HttpEntitlementServices = field(default_factory=HttpEntitlementServices)
     reset: Callable[[str, str], None] = field(default=lambda _transport, _user: None)
 
-    def surroundings(
+    def services(
         self, transport: str, modules: Iterable[ModuleSpec], functions: Functions, log: ServerLog
     ) -> SecurityModuleServices:
         """Return the dependencies of the modules of a transport.
@@ -84,7 +84,7 @@ class SecuritySwitches:
             modules,
             functions,
             log,
-            self.desk,
+            self.worker,
             self.failed_logons,
             self.users_files,
             transport,

@@ -62,7 +62,7 @@ def distributions(engine: Engine) -> list[Distribution]:
                 "microseconds",
                 "how long consumers had messages that they acknowledged",
                 name,
-                queue.core.ledger.leases.held,
+                queue.core.lifecycle.leases.held,
             )
             for name, queue in zip(ids, queues, strict=True)
         ),

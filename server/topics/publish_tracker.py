@@ -25,23 +25,23 @@ class PublishTracker:
     Args:
         known: the messages of each publisher that this instance has.
         recent: the entries that it recorded last.
-        unsettled: the number up to which each publisher's messages are settled.
+        watermarks: the number up to which each publisher's messages are settled.
         settled: returns the txid up to which everything is settled.
         identity: returns the identity of a publisher without numbers, from its client hash.
 
     Attributes:
-        unsettled: see above.
+        watermarks: see above.
     """
 
     def __init__(
         self,
         known: DedupWindow,
         recent: RecentEntries,
-        unsettled: DurableWatermarks,
+        watermarks: DurableWatermarks,
         settled: Callable[[], int],
         identity: Callable[[int], int],
     ) -> None:
-        self.unsettled: Final = unsettled
+        self.watermarks: Final = watermarks
         self._settled: Final = settled
         self._known: Final = known
         self._recent: Final = recent
@@ -98,6 +98,6 @@ class PublishTracker:
 
     def take_numbers(self, client: int, before: int, sequences: Sequence[int], txid: int) -> None:
         """Register a client's numbers, which ascend, up to that of an entry. See `take`."""
-        self.unsettled.note(client, before, sequences[-1], txid, self._settled())
+        self.watermarks.note(client, before, sequences[-1], txid, self._settled())
         if sequences[-1] - before != len(sequences):
             self._known.noted(client, before, sequences)

@@ -146,7 +146,7 @@ class TransactionLog:
         self._helper = helper
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        self._unsettled: deque[tuple[int, Callable[[], None]]] = deque()
+        self._watermarks: deque[tuple[int, Callable[[], None]]] = deque()
         self._settlement: AcknowledgementState | None = None
         self._start: Callable[[EngineTask], None] | None = None  # set before the first entry
         self._is_releasing = False
@@ -202,7 +202,7 @@ class TransactionLog:
         highest = self.journal.last_sequence(client)
         if self.notes is None:
             return highest
-        return self.notes.unsettled.settled(client, highest, self.settled())
+        return self.notes.watermarks.settled(client, highest, self.settled())
 
     def has_come_to(self, mark: tuple[int, int]) -> bool:
         """Return whether a publisher has reached a bookmark: its message will not come any more.
@@ -277,7 +277,7 @@ class TransactionLog:
         """Run some of the waiting callbacks; see `EngineTask.step`."""
         self._is_releasing = False  # if a callback raises, the others run with the next commit
         if _let_go(self._waiting, self.durable) or (
-            self._unsettled and _let_go(self._unsettled, self.settled())
+            self._watermarks and _let_go(self._watermarks, self.settled())
         ):
             self._is_releasing = True
             return True
@@ -307,10 +307,10 @@ class TransactionLog:
             self.when_durable(then)
             return
         last = self.journal.last_txid
-        if last <= settlement.settled and not self._unsettled:
+        if last <= settlement.settled and not self._watermarks:
             then()
         else:
-            self._unsettled.append((last, then))
+            self._watermarks.append((last, then))
 
     def when_longer(self, then: Callable[[], None]) -> None:
         """Call back once, when more entries are on stable storage, or settled."""

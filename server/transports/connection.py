@@ -68,21 +68,21 @@ class TransportConnection(asyncio.Protocol):
     """One accepted connection; subclasses interpret its bytes.
 
     Args:
-        reception: the reception of its transport.
+        transport_context: the reception of its transport.
     """
 
-    def __init__(self, reception: TransportContext) -> None:
-        self._reception = reception
-        self._engine = reception.engine
-        self._entrance = reception.entrance
+    def __init__(self, transport_context: TransportContext) -> None:
+        self._transport_context = transport_context
+        self._engine = transport_context.engine
+        self._entrance = transport_context.entrance
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._handshake_limit: asyncio.TimerHandle | None = None
         self._is_closing = False
         self._backlog = ClientBacklog(
-            reception.pool,
-            reception.engine.clock,
-            reception.engine.log,
+            transport_context.pool,
+            transport_context.engine.clock,
+            transport_context.engine.log,
             self._client_name,
             self._put,
             self._drop_slow_client,
@@ -93,16 +93,18 @@ class TransportConnection(asyncio.Protocol):
         """Accept the connection, unless its transport is disabled or descriptors run out."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are by duck typing only
         held = self._transport.get_extra_info("socket")
-        if not self._reception.is_open or not self._reception.descriptors.has_room(held.fileno()):
+        if not self._transport_context.is_open or not self._transport_context.descriptors.has_room(
+            held.fileno()
+        ):
             self._transport.abort()
             return
-        self._reception.connections.add(self)
-        self._entrance = with_certificate_user(self._reception.entrance, self._transport)
+        self._transport_context.connections.add(self)
+        self._entrance = with_certificate_user(self._transport_context.entrance, self._transport)
         self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
         """End the session; the peer is gone."""
-        self._reception.connections.discard(self)
+        self._transport_context.connections.discard(self)
         self._backlog.close()
         self._end_handshake()
         if self._session is not None:

@@ -18,8 +18,8 @@ _FIX_MODULES: Final = ("fix", "nvfix")
 class LegacyConnection(StreamConnection):
     """One accepted connection that carries messages of a legacy protocol."""
 
-    def __init__(self, reception: TransportContext, dialect: Dialect) -> None:
-        super().__init__(reception)
+    def __init__(self, transport_context: TransportContext, dialect: Dialect) -> None:
+        super().__init__(transport_context)
         self._peer = LegacyPeer(dialect)
 
     def _begin(self) -> None:

@@ -24,22 +24,22 @@ class Listener:
 
     Args:
         spec: the transport's description.
-        reception: receives its connections.
+        transport_context: receives its connections.
         connect: makes the protocol of a new connection.
 
     Attributes:
         spec: see above.
-        reception: see above.
+        transport_context: see above.
     """
 
     def __init__(
         self,
         spec: TransportSpec,
-        reception: TransportContext,
+        transport_context: TransportContext,
         connect: Callable[[], asyncio.Protocol],
     ) -> None:
         self.spec = spec
-        self.reception = reception
+        self.transport_context = transport_context
         self._connect = connect
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._file = UnixSocketFile(spec.file_name, spec.file_mask) if spec.file_name else None
@@ -47,7 +47,7 @@ class Listener:
     @property
     def is_open(self) -> bool:
         """True while it listens."""
-        return self.reception.is_open
+        return self.transport_context.is_open
 
     @property
     def address(self) -> str:
@@ -74,10 +74,10 @@ class Listener:
                 f"{self.spec.location}: transport {self.spec.name} cannot listen on"
                 f" {self.address}: {error.strerror or error}"
             ) from None
-        self.reception.is_open = True
+        self.transport_context.is_open = True
         for listening in sockets:
             self._servers.append(await self._serve(listening, context))
-            self.reception.engine.log.emit(
+            self.transport_context.engine.log.emit(
                 "11-0001",
                 transport=self.spec.name,
                 address=printable_address(listening.getsockname()),
@@ -89,20 +89,22 @@ class Listener:
         """Stop listening; accepted connections stay open."""
         if not self.is_open:
             return
-        self.reception.is_open = False
+        self.transport_context.is_open = False
         for server in self._servers:
             server.close()
         self._servers.clear()
         if self._file is not None:
             self._file.remove()
-        self.reception.engine.log.emit("11-0003", transport=self.spec.name, address=self.address)
+        self.transport_context.engine.log.emit(
+            "11-0003", transport=self.spec.name, address=self.address
+        )
 
     def certificate_changed(self, _change: str) -> None:
         """Read certificate, key and authorities again, for connections accepted from now on."""
         acceptors = [server for server in self._servers if isinstance(server, TlsAcceptor)]
         if self.spec.tls is None or not acceptors:
             return
-        log = self.reception.engine.log
+        log = self.transport_context.engine.log
         try:
             context, unusable = remake_server_context(self.spec.tls)
         except TlsError as error:
@@ -120,12 +122,12 @@ class Listener:
         Args:
             reason: the reason; logged with each session's end.
         """
-        for connection in list(self.reception.connections):
+        for connection in list(self.transport_context.connections):
             connection.disconnect(reason)
 
     def handshake_failed(self, address: str, reason: str) -> None:
         """See `HandshakeFailureHandler`."""
-        self.reception.complaints.emit(
+        self.transport_context.complaints.emit(
             "11-0008",
             f"{host_of(address)} at transport {self.spec.name}",
             transport=self.spec.name,
@@ -135,7 +137,7 @@ class Listener:
 
     def nothing_said(self, address: str) -> None:
         """See `HandshakeFailureHandler`."""
-        log = self.reception.engine.log
+        log = self.transport_context.engine.log
         log.emit("11-0009", transport=self.spec.name, address=address)
 
     def _listen(self) -> list[socket.socket]:
@@ -153,5 +155,7 @@ class Listener:
             return await loop.create_unix_server(self._connect, sock=listening, backlog=BACKLOG)
         if context is not None:
             listening.listen(BACKLOG)
-            return TlsAcceptor(listening, context, self._connect, self.reception.descriptors, self)
+            return TlsAcceptor(
+                listening, context, self._connect, self.transport_context.descriptors, self
+            )
         return await loop.create_server(self._connect, sock=listening, backlog=BACKLOG)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class StreamConnection(TransportConnection):
     """One accepted connection that carries a stream of frames."""
 
-    def __init__(self, reception: TransportContext) -> None:
-        super().__init__(reception)
+    def __init__(self, transport_context: TransportContext) -> None:
+        super().__init__(transport_context)
         self._is_plain = False  # True once the stream is known to contain only plain frames
         self._opening = ProtocolDetector()
         self._compression: Compression | None = None

@@ -146,7 +146,7 @@ class TlsAcceptor:
             accepted.close()
             self._told.nothing_said(address)
         elif (stranger := _WITHOUT_TLS.get(first[0])) is not None:
-            _turn_away(accepted, first)
+            _reject(accepted, first)
             self._told.handshake_failed(address, stranger)
         else:
             await self._shake_hands(accepted, address, latest)
@@ -180,7 +180,7 @@ class TlsAcceptor:
             self._told.handshake_failed(address, error.strerror or str(error))
 
 
-def _turn_away(accepted: socket.socket, first: bytes) -> None:
+def _reject(accepted: socket.socket, first: bytes) -> None:
     """Close a connection without TLS; answer in HTTP if the peer speaks that."""
     with suppress(OSError):
         if first[0] in _HTTP:

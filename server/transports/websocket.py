@@ -40,8 +40,8 @@ class WebsocketSettings:
 class WebsocketConnection(TransportConnection):
     """One accepted connection that carries websocket messages."""
 
-    def __init__(self, reception: TransportContext, settings: WebsocketSettings) -> None:
-        super().__init__(reception)
+    def __init__(self, transport_context: TransportContext, settings: WebsocketSettings) -> None:
+        super().__init__(transport_context)
         self._settings = settings
         self._peer = WebsocketPeer(deflate=settings.deflate)
         self._deciding: AnswerFuture[HandshakeResult | HandshakeError] | None = None
@@ -135,7 +135,7 @@ class WebsocketConnection(TransportConnection):
     def _log_refusal(self, reason: str) -> None:
         self._engine.log.emit(
             "11-0005",
-            transport=self._reception.entrance.transport,
+            transport=self._transport_context.entrance.transport,
             address=self._address(),
             reason=reason,
         )

@@ -280,15 +280,15 @@ OPEN_READING = [
 def test_pages_that_may_read_where_nobody_logs_on(
     pattern: str | None, headers: dict[str, str], granted: str, is_refused: bool
 ) -> None:
-    cross_site = CsrfProtection(pattern, OwnHosts(["plant", "here"]), is_open=True)
+    csrf = CsrfProtection(pattern, OwnHosts(["plant", "here"]), is_open=True)
     response = HttpResponse(HttpDocument(b"", ""))
-    cross_site.grant(request(**headers), response)
+    csrf.grant(request(**headers), response)
     assert dict(response.headers)["Access-Control-Allow-Origin"] == granted
     if is_refused:
         with pytest.raises(HttpError, match="AccessControlAllowOrigin"):
-            cross_site.refuse_reader(request(**headers))
+            csrf.refuse_reader(request(**headers))
     else:
-        cross_site.refuse_reader(request(**headers))
+        csrf.refuse_reader(request(**headers))
 
 
 @pytest.mark.parametrize(("pattern", "headers", "granted"), READING)
@@ -323,12 +323,12 @@ ACTING = [
 
 @pytest.mark.parametrize(("pattern", "headers", "may"), ACTING)
 def test_who_may_act(pattern: str | None, headers: dict[str, str], may: bool) -> None:
-    cross_site = CsrfProtection(pattern)
+    csrf = CsrfProtection(pattern)
     if may:
-        cross_site.refuse_foreign(request(**headers))
+        csrf.refuse_foreign(request(**headers))
         return
     with pytest.raises(HttpError) as refused:
-        cross_site.refuse_foreign(request(**headers))
+        csrf.refuse_foreign(request(**headers))
     assert refused.value.status == 403
 
 

@@ -101,10 +101,10 @@ def test_whom_nothing_is_known_of_is_asked_to_log_on(
             loop.call_soon(call)
 
         permissions = AdminPermissionCache(Counted(answer))
-        core, engine_side = Core(), EngineCalls(post)
-        trail = AdminAudit(core.engine.audit, "counted", engine_side)
+        core, engine_calls = Core(), EngineCalls(post)
+        trail = AdminAudit(core.engine.audit, "counted", engine_calls)
         access = AccessControl(
-            admin, None, permissions, engine_side, trail, core.log, CookieSessions()
+            admin, None, permissions, engine_calls, trail, core.log, CookieSessions()
         )
         with pytest.raises(HttpError) as refused:
             await access.require(Requester("ann", challenge=challenge), "/amps")

@@ -359,7 +359,7 @@ def let_read_only() -> None:
     """Prepare a server: a module by which nothing may be done lets read from topics."""
     modules = cast("dict[str, EntitlementFactory]", ENTITLEMENT_MODULES)
     name = "amps-default-no-entitlement-module"
-    modules[name] = lambda _options, _surroundings: FixedEntitlement(ReadingOnly())
+    modules[name] = lambda _options, _services: FixedEntitlement(ReadingOnly())
 
 
 def test_redriving_takes_the_permission_to_publish(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """XML on the pages is configuration that the server takes, in the place where it belongs.
 
-A fragment is put into `surroundings.xml`, below the elements that its own belong in, and the whole
+A fragment is put into `services.xml`, below the elements that its own belong in, and the whole
 is checked as `ampServer --verify-config` does. What is wrong within the fragment's lines fails;
 what its surroundings lack does not: a fragment shows a part of a topic, not all that a topic needs.
 

@@ -59,7 +59,7 @@ def serve_jobs(core: Core) -> None:
         location=Location("config.xml", 1),
     )
     engine = core.engine
-    surroundings = QueueServices(
+    services = QueueServices(
         core.transaction_log,
         engine.topics,
         core.clock,
@@ -69,7 +69,7 @@ def serve_jobs(core: Core) -> None:
         "group",
         lambda message_type, name: False,
     )
-    queues = QueueTable([spec], core.types, BUILTINS, "name", surroundings)
+    queues = QueueTable([spec], core.types, BUILTINS, "name", services)
     engine.topics.use_queues(queues)
     recover_queues(queues, core.transaction_log.journal, lambda: None, core.log)
 

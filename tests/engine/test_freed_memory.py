@@ -11,8 +11,8 @@ import pytest
 
 _PAGES_TAKEN: str = """
 import resource, sys
-from server.process import freed_memory
-freed_memory.keep_some()
+from server.process import allocator
+allocator.limit_memory_trim()
 def make():
     return [bytes([1]) * 300_000 for _ in range(10)]
 for _ in range(3):

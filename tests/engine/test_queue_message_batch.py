@@ -36,12 +36,12 @@ def test_messages_count_with_what_holds_them(together: int, length: int) -> None
     try:
         before = tracemalloc.get_traced_memory()[0]
         index = QueueBatchIndex()
-        trays = []
+        batches = []
         for first in range(_FIRST, _FIRST + _COUNT, together):
-            trays.append(kept(first, together, length))
-            index.add(trays[-1])
+            batches.append(kept(first, together, length))
+            index.add(batches[-1])
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    counted = sum(tray.size for tray in trays)
+    counted = sum(batch.size for batch in batches)
     assert 0.7 < counted / used < 1.4

@@ -106,7 +106,7 @@ def test_messages_are_read_back_as_they_were(
 
 def test_what_is_gone_is_let_go_of(fed: Fed) -> None:
     """When all of it is that came together."""
-    first, then = (part.tray.txids for part in fed.large.find(fed.txids[2:5]) if part)
+    first, then = (part.batch.txids for part in fed.large.find(fed.txids[2:5]) if part)
     assert len(first) > 1
     fed.large.clear_up(first[-1])
     assert fed.large.at_hand(first[0]) is not None

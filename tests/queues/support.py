@@ -102,7 +102,7 @@ class Bench:
         """Publish the next messages, whose txids count from 1."""
         numbers = range(self.published + 1, self.published + count + 1)
         self.published += count
-        self.queue.ledger.enqueue(
+        self.queue.lifecycle.enqueue(
             numbers, [self.now] * count, PUBLISHER, numbers, MessageDetails(**details)
         )
 

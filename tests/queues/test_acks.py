@@ -63,7 +63,7 @@ def test_it_is_counted_how_long_consumers_had_what_they_acknowledge() -> None:
     bench.queue.acknowledge(marks(1, 2), bench.now, "a")
     bench.now += 5_000
     bench.queue.acknowledge(marks(3), bench.now, "b")
-    held = bench.queue.ledger.leases.held
+    held = bench.queue.lifecycle.leases.held
     assert (sum(held.counts), held.total, held.least, held.most) == (3, 8_000, 1_000, 6_000)
 
 
@@ -229,7 +229,7 @@ def test_messages_are_found_by_key_and_one_by_one() -> None:
     bench = leased(strict=True)
     bench.publish(3, sow_keys=[7, 8, 7])
     queue = bench.queue
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     of_seven = [place for place in everything(queue) if entries.sow_key(place) == 7]
 
     assert queue.acknowledge_places(of_seven, bench.now).done == 2

@@ -76,7 +76,7 @@ def test_a_backlog_counts_over_all_queues_of_a_subscription() -> None:
     consumer = Consumer("a", "a", 10)
     for queue in queues:
         queue.attach(consumer)
-        queue.ledger.enqueue(range(1, 9), [SECOND] * 8, PUBLISHER, range(1, 9))
+        queue.lifecycle.enqueue(range(1, 9), [SECOND] * 8, PUBLISHER, range(1, 9))
 
     assert consumer.limit == 3
     assert [list(each.txids) for each in queues[0].deliver(SECOND)] == [[1, 2, 3]]

@@ -107,7 +107,7 @@ def test_what_comes_back_finds_consumers_that_have_passed_it() -> None:
     bench.publish(4)
     bench.deliver()
     bench.queue.acknowledge(marks(1, 3), bench.now)
-    held = sorted(bench.queue.ledger.entries.txid(place) for place in gone.seats[0].held)
+    held = sorted(bench.queue.lifecycle.entries.txid(place) for place in gone.seats[0].held)
     bench.queue.detach(gone, bench.now)
 
     assert bench.deliver() == ({"a": held} if held else {})

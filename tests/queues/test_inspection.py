@@ -37,12 +37,12 @@ class Recorder:
         self.rows: set[int] = set()
 
     def came(self, places: list[int]) -> None:
-        txids = {self.bench.queue.ledger.entries.txid(place) for place in places}
+        txids = {self.bench.queue.lifecycle.entries.txid(place) for place in places}
         assert not txids & self.rows
         self.rows |= txids
 
     def went(self, places: list[int]) -> None:
-        self.rows -= {self.bench.queue.ledger.entries.txid(place) for place in places}
+        self.rows -= {self.bench.queue.lifecycle.entries.txid(place) for place in places}
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
@@ -84,7 +84,7 @@ def test_the_status_counts_everything() -> None:
 
 
 def why(bench: Bench, txid: int) -> list[str]:
-    place = bench.queue.ledger.entries.find(marks(txid)[0])
+    place = bench.queue.lifecycle.entries.find(marks(txid)[0])
     assert place is not None
     return [obstacle.kind for obstacle in obstacles(bench.queue, place, bench.now)]
 

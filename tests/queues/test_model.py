@@ -117,7 +117,7 @@ class RandomWork(RuleBasedStateMachine):
             self.model.publish(one)
 
     def enqueue(self, details: MessageDetails, txids: range, now: int) -> None:
-        self.queue.ledger.enqueue(txids, [now] * len(txids), PUBLISHER, txids, details)
+        self.queue.lifecycle.enqueue(txids, [now] * len(txids), PUBLISHER, txids, details)
 
     @rule(name=st.sampled_from(NAMES), backlog=st.integers(0, 5), content_filter=FILTERS)
     def join_or_replace(self, name: str, backlog: int, content_filter: str | None) -> None:
@@ -208,7 +208,7 @@ class RandomWork(RuleBasedStateMachine):
     def the_same_is_there(self) -> None:
         if not hasattr(self, "model"):
             return
-        queue, entries = self.queue, self.queue.ledger.entries
+        queue, entries = self.queue, self.queue.lifecycle.entries
         assert [entries.txid(place) for place in everything(queue)] == sorted(self.model.messages)
         assert queue.depth == len(self.model.messages)
         for place in everything(queue):

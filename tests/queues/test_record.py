@@ -50,14 +50,14 @@ def folded(settings: QueueSettings, log: list[tuple[int, int] | QueueEvent]) -> 
     for entry in log:
         if isinstance(entry, tuple):
             txid, time = entry
-            queue.ledger.enqueue([txid], [time], PUBLISHER, [txid])
+            queue.lifecycle.enqueue([txid], [time], PUBLISHER, [txid])
         else:
             queue.replay(decode(encode(entry)))
     return queue
 
 
 def txids(queue: Queue) -> list[int]:
-    return [queue.ledger.entries.txid(place) for place in everything(queue)]
+    return [queue.lifecycle.entries.txid(place) for place in everything(queue)]
 
 
 def test_what_is_unleased_leaves_no_trace_in_the_record_unless_something_counts_it() -> None:
@@ -143,16 +143,16 @@ def test_the_record_is_needed_from_the_oldest_message_on() -> None:
     bench.publish(5)
     bench.deliver()
     bench.queue.acknowledge(marks(1, 2, 4, 9), bench.now)
-    deferred = list(bench.queue.ledger.deferred)
+    deferred = list(bench.queue.lifecycle.deferred)
     assert (bench.queue.oldest_txid, deferred) == (3, [((PUBLISHER, 9), bench.now)])
 
     queue = Queue(QueueSettings(), CountingMatching)
     queue.restore_deferred(deferred)
-    queue.ledger.enqueue([3, 4, 5], [1, 1, 1], PUBLISHER, [3, 4, 5])
+    queue.lifecycle.enqueue([3, 4, 5], [1, 1, 1], PUBLISHER, [3, 4, 5])
     queue.replay(Acked(bench.now, marks(1, 2, 4)))
-    queue.ledger.enqueue([9, 10], [1, 1], PUBLISHER, [9, 10])
+    queue.lifecycle.enqueue([9, 10], [1, 1], PUBLISHER, [9, 10])
     assert txids(queue) == [3, 5, 10]
-    assert (queue.oldest_txid, list(queue.ledger.deferred)) == (3, [])
+    assert (queue.oldest_txid, list(queue.lifecycle.deferred)) == (3, [])
 
 
 def test_an_empty_queue_needs_no_record() -> None:
@@ -167,19 +167,31 @@ def test_messages_beyond_the_target_depth_are_read_again_later() -> None:
     bench = Bench(target_depth=4)
     bench.consumer("a", 2, "even")
     bench.publish(10)
-    queue, ledger = bench.queue, bench.queue.ledger
-    assert (queue.depth, ledger.inactive, ledger.resume_txid, ledger.wanted) == (4, 6, 5, 0)
+    queue, lifecycle = bench.queue, bench.queue.lifecycle
+    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid, lifecycle.wanted) == (
+        4,
+        6,
+        5,
+        0,
+    )
     assert bench.deliver() == {"a": [2, 4]}
     assert queue.acknowledge(marks(6), bench.now).deferred == marks(6)
     queue.acknowledge(marks(1, 2, 3), bench.now)
 
-    assert ledger.wanted == 3
-    ledger.admit([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
-    assert (queue.depth, ledger.inactive, ledger.resume_txid, ledger.wanted) == (3, 3, 8, 1)
-    ledger.admit([8], [bench.now], PUBLISHER, [8])
+    assert lifecycle.wanted == 3
+    lifecycle.admit([5, 6, 7], [bench.now] * 3, PUBLISHER, [5, 6, 7])
+    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid, lifecycle.wanted) == (
+        3,
+        3,
+        8,
+        1,
+    )
+    lifecycle.admit([8], [bench.now], PUBLISHER, [8])
     assert bench.deliver() == {"a": [8]}
     bench.publish(1)
-    assert (ledger.inactive, ledger.resume_txid) == (3, 9), "what comes waits behind the others"
+    assert (lifecycle.inactive, lifecycle.resume_txid) == (3, 9), (
+        "what comes waits behind the others"
+    )
 
 
 def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays_done() -> None:
@@ -187,16 +199,16 @@ def test_what_was_done_to_messages_that_are_inactive_again_after_a_restart_stays
     bench.consumer("a", 2)
     bench.publish(5)
     bench.queue.acknowledge(marks(1, 2), bench.now)
-    bench.queue.ledger.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    bench.queue.lifecycle.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
     bench.queue.acknowledge(marks(3), bench.now)
     bench.queue.acknowledge(marks(4), bench.now, way=AckOutcome.EXPIRE)
 
     came: list[tuple[int, int] | QueueEvent] = [(txid, bench.now) for txid in range(1, 6)]
     queue = folded(QueueSettings(target_depth=2), [*came, *bench.queue.take_events()])
-    ledger = queue.ledger
-    assert (queue.depth, ledger.inactive, ledger.resume_txid) == (0, 3, 3)
-    ledger.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
-    ledger.admit([5], [bench.now], PUBLISHER, [5])
+    lifecycle = queue.lifecycle
+    assert (queue.depth, lifecycle.inactive, lifecycle.resume_txid) == (0, 3, 3)
+    lifecycle.admit([3, 4], [bench.now] * 2, PUBLISHER, [3, 4])
+    lifecycle.admit([5], [bench.now], PUBLISHER, [5])
     assert txids(queue) == [5]
 
 
@@ -204,12 +216,12 @@ def test_publishers_of_whom_nothing_is_left_are_forgotten() -> None:
     bench = Bench()
     bench.publish(1)
     for client in range(1000, 26_000):
-        bench.queue.ledger.enqueue([client], [bench.now], client, [1])
+        bench.queue.lifecycle.enqueue([client], [bench.now], client, [1])
         bench.queue.acknowledge([(client, 1)], bench.now)
     bench.publish(1)
 
     assert (
-        sum(bench.queue.ledger.entries.publisher(client) is not None for client in range(26_000))
+        sum(bench.queue.lifecycle.entries.publisher(client) is not None for client in range(26_000))
         < 11_000
     )
     assert bench.queue.acknowledge(marks(1, 2), bench.now).done == 2
@@ -225,11 +237,11 @@ def test_a_message_that_another_instance_owns_is_not_delivered_here() -> None:
     assert bench.queue.transfer(marks(2), "there", bench.now) == [], "somebody has it"
 
     queue = Queue(QueueSettings(), CountingMatching, "here")
-    queue.ledger.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
+    queue.lifecycle.enqueue([2], [1], PUBLISHER, [2], MessageDetails(owners=["there"]))
     for event in bench.queue.take_events():
         queue.replay(event)
     (place,) = everything(queue)
-    assert queue.ledger.entries.owner(place) == ""
+    assert queue.lifecycle.entries.owner(place) == ""
 
 
 def test_what_expires_at_once_is_recorded_in_pieces() -> None:

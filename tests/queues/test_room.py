@@ -29,13 +29,13 @@ def filled(room: ColumnStorage | None) -> Queue:
             keys=[txid // 2 for txid in txids],
             sow_keys=[txid + 7 for txid in txids],
         )
-        queue.ledger.enqueue(txids, list(txids), PUBLISHER, txids, details)
+        queue.lifecycle.enqueue(txids, list(txids), PUBLISHER, txids, details)
     return queue
 
 
 def known(queue: Queue) -> list[tuple[int, ...]]:
     """All that a queue knows of its messages."""
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     return [
         (
             entries.txid(place),
@@ -76,7 +76,7 @@ def test_what_is_on_its_way_outlives_its_room() -> None:
     queue = Queue(
         QueueSettings(max_per_subscription_backlog=COUNT), CountingMatching, "here", room=room
     )
-    queue.ledger.enqueue(range(COUNT), [SECOND] * COUNT, PUBLISHER, range(COUNT))
+    queue.lifecycle.enqueue(range(COUNT), [SECOND] * COUNT, PUBLISHER, range(COUNT))
     queue.attach(Consumer("a", "a", COUNT))
     deliveries = queue.deliver(SECOND)
     while queue.is_behind:

@@ -155,8 +155,10 @@ def test_what_another_one_owns_is_asked_for_there() -> None:
     part.sharing.hear(answer, "there", part.bench.now)
     assert part.asked() == {"elsewhere": [1]}
     part.sharing.hear(TransferResponse(99, 0, marks(1), [2], ["there"]), "there", part.bench.now)
-    (place,) = part.bench.queue.ledger.entries.places()
-    assert part.bench.queue.ledger.title(place) == OwnershipClaim(3, "elsewhere"), "that is older"
+    (place,) = part.bench.queue.lifecycle.entries.places()
+    assert part.bench.queue.lifecycle.title(place) == OwnershipClaim(3, "elsewhere"), (
+        "that is older"
+    )
 
 
 @pytest.mark.parametrize("answer_comes_first", [True, False])
@@ -200,8 +202,8 @@ def test_of_two_titles_all_believe_the_same(order: tuple[int, int]) -> None:
     events = [Transferred(1, marks(1), owner, [1]) for owner in ("one", "two")]
     for index in order:
         part.bench.queue.hear(events[index], part.bench.now)
-    (place,) = part.bench.queue.ledger.entries.places()
-    assert part.bench.queue.ledger.title(place) == OwnershipClaim(1, "two")
+    (place,) = part.bench.queue.lifecycle.entries.places()
+    assert part.bench.queue.lifecycle.title(place) == OwnershipClaim(1, "two")
 
 
 @pytest.mark.parametrize(

@@ -230,14 +230,14 @@ class Instance:
         """
         log, client = self.log, publisher.client
         log.missing.begin(client)
-        unsettled = [
+        watermarks = [
             row[SEQUENCE]
             for row in log.rows
             if row[CLIENT] == client
             and row[TXID] > self.settlement.settled
             and not log.names.origins[row[ORIGIN]].path
         ]
-        settled = min([number - 1 for number in unsettled] + [log.sequences.get(client, 0)])
+        settled = min([number - 1 for number in watermarks] + [log.sequences.get(client, 0)])
         told = log.missing.upto(client, settled)
         there = {row[SEQUENCE] for row in log.rows if row[CLIENT] == client}
         there |= {number for one, number in log.removed if one == client}

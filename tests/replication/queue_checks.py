@@ -78,13 +78,13 @@ def is_worked_off(world: Workshop) -> bool:
 def state(world: Workshop) -> str:
     parts = []
     for host in world.hosts:
-        entries = host.core.ledger.entries
+        entries = host.core.lifecycle.entries
         left = [
             f"{entries.mark(place)} of {entries.owner(place) or host.name} "
-            f"{entries.state(place)} turn {host.core.ledger.title(place).turn}"
-            for place in host.core.ledger.entries.places()
+            f"{entries.state(place)} turn {host.core.lifecycle.title(place).turn}"
+            for place in host.core.lifecycle.entries.places()
         ]
-        parts.append(f"{host.name}: {left}, neighbours {sorted(host.courier.neighbours)}")
+        parts.append(f"{host.name}: {left}, neighbours {sorted(host.router.neighbours)}")
     parts += [f"{worker.name} at {worker.host and worker.host.name}" for worker in world.workers]
     return "\n".join(parts)
 

@@ -32,12 +32,12 @@ class HandsOnWhatIsLeased(OwnershipTransfers):
     """Hands on what a consumer has."""
 
     def _may_hand_on(self, place: int, asker: str) -> bool:
-        ledger = self._queue.ledger
-        if ledger.entries.state(place) == LEASED and not ledger.entries.owner(place):
-            title = OwnershipClaim(ledger.title(place).turn + 1, asker)
-            ledger.transfer(place, title, 0)
-            event = Transferred(0, [ledger.entries.mark(place)], asker, [title.turn])
-            ledger.events.append(event)
+        lifecycle = self._queue.lifecycle
+        if lifecycle.entries.state(place) == LEASED and not lifecycle.entries.owner(place):
+            title = OwnershipClaim(lifecycle.title(place).turn + 1, asker)
+            lifecycle.transfer(place, title, 0)
+            event = Transferred(0, [lifecycle.entries.mark(place)], asker, [title.turn])
+            lifecycle.events.append(event)
         return super()._may_hand_on(place, asker)
 
 
@@ -86,7 +86,7 @@ class _Deaf(RemoteEvents):
     """Does not wait for what has not come."""
 
     def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
-        here = [mark for mark in marks if self._ledger.entries.find(mark) is not None]
+        here = [mark for mark in marks if self._lifecycle.entries.find(mark) is not None]
         super()._end(here, now, is_over=is_over)
 
 
@@ -107,7 +107,7 @@ class _Stubborn(RemoteEvents):
     """Lets nobody else end what its consumers have."""
 
     def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
-        entries = self._ledger.entries
+        entries = self._lifecycle.entries
         places = {mark: entries.find(mark) for mark in marks}
         others = [
             mark
@@ -146,7 +146,7 @@ def with_sharing(kind: type[OwnershipTransfers]) -> type[Host]:
 def with_part(kind: type[RemoteEvents | MessageLifecycle]) -> type[Host]:
     def make_queue(self: Host) -> tuple[Queue, OwnershipTransfers]:
         core, sharing = Host.make_queue(self)
-        part = core.ledger if issubclass(kind, MessageLifecycle) else core.elsewhere
+        part = core.lifecycle if issubclass(kind, MessageLifecycle) else core.elsewhere
         part.__class__ = kind
         return core, sharing
 

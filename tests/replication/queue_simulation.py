@@ -159,7 +159,7 @@ class Host(Instance):
         if self.is_up:
             return
         super().boot()
-        self.courier = MeshRouter(self.name, self.life << 32)
+        self.router = MeshRouter(self.name, self.life << 32)
         self.core, self.sharing = self.make_queue()
         self.ended: set[PublisherSequence] = set()
         self.fold(self.core)
@@ -183,7 +183,7 @@ class Host(Instance):
         self.log.crash()
         core, _ = self.make_queue()
         self.fold(core)
-        entries = core.ledger.entries
+        entries = core.lifecycle.entries
         self.owned = {entries.mark(place) for place in everything(core) if not entries.owner(place)}
 
     def make_queue(self) -> tuple[Queue, OwnershipTransfers]:
@@ -196,7 +196,7 @@ class Host(Instance):
         )
 
         def reach(name: str) -> bool | None:
-            return self.courier.reach(name, self.world.now)
+            return self.router.reach(name, self.world.now)
 
         return core, self.sharing_type(core, reach, self.world.initial_owner)
 
@@ -256,7 +256,7 @@ class Host(Instance):
                 core.hear(event, self.world.now)
             return
         owner = self.first_owner(path[0].name if path else self.name)
-        core.ledger.enqueue(
+        core.lifecycle.enqueue(
             [row[0]], [row[TIMESTAMP]], row[CLIENT], [row[SEQUENCE]], self.details(row, owner)
         )
 
@@ -286,13 +286,13 @@ class Host(Instance):
 
     def owns(self, mark: PublisherSequence) -> bool:
         if self.is_up:
-            entries = self.core.ledger.entries
+            entries = self.core.lifecycle.entries
             place = entries.find(mark)
             return place is not None and entries.is_there(place) and not entries.owner(place)
         return mark in self.owned
 
     def has_leased(self, mark: PublisherSequence) -> bool:
-        entries = self.core.ledger.entries
+        entries = self.core.lifecycle.entries
         place = entries.find(mark)
         return place is not None and entries.state(place) == LEASED
 
@@ -305,9 +305,9 @@ class Host(Instance):
 
     def work(self) -> None:
         now = self.world.now
-        for place, lease in self.core.ledger.leases.by_place.items():
+        for place, lease in self.core.lifecycle.leases.by_place.items():
             if lease.until is not None and lease.until <= now:
-                self.world.reasons[self.core.ledger.entries.mark(place)] += 1
+                self.world.reasons[self.core.lifecycle.entries.mark(place)] += 1
         deliveries = self.core.deliver(now)
         said = self.sharing.step(now)
         self.record()
@@ -335,7 +335,7 @@ class Host(Instance):
         while self.words and self.words[0][0] <= self.log.durable:
             _, (to, word) = self.words.pop(0)
             self.world.words[type(word).__name__] += 1
-            self.dispatch(self.courier.send(to, "orders", encode_peer_message(word)))
+            self.dispatch(self.router.send(to, "orders", encode_peer_message(word)))
 
     def hand_out(self, delivery: QueueDelivery) -> None:
         worker = delivery.consumer.subscription
@@ -365,7 +365,7 @@ class Host(Instance):
         consumer = self.consumers.pop(worker)
         for seat in consumer.seats:
             for place in seat.held:
-                self.world.reasons[self.core.ledger.entries.mark(place)] += 1
+                self.world.reasons[self.core.lifecycle.entries.mark(place)] += 1
         self.core.detach(consumer, self.world.now)
         self.record()
         self.wake()
@@ -379,7 +379,7 @@ class Host(Instance):
 
     def _beat(self, life: int) -> None:
         if life == self.life:
-            self.dispatch(self.courier.step(self.world.now))
+            self.dispatch(self.router.step(self.world.now))
             self.world.at(300 * MILLISECOND, lambda: self._beat(life))
 
     def dispatch(self, parcels: list[RoutedMessage]) -> None:
@@ -395,7 +395,7 @@ class Host(Instance):
         now = self.world.now
         if self.world.random.random() < 0.1:
             return  # it is lost
-        received = self.courier.receive(frame, connection.other(self.name), now)
+        received = self.router.receive(frame, connection.other(self.name), now)
         self.dispatch(received.parcels)
         if received.sender and (frame.to == self.name or self.sharing.proxied):
             word = decode_peer_message(frame.body)
@@ -406,14 +406,14 @@ class Host(Instance):
 
     def _meet(self, connection: Connection, hello: Any) -> None:
         super()._meet(connection, hello)
-        self.courier.connected(hello.instance)
+        self.router.connected(hello.instance)
 
     def disconnected(self, connection: Connection) -> None:
         super().disconnected(connection)
         peer = connection.other(self.name)
         current = self.world.find(self.name, peer)
         if current is None or current is connection or not current.open[self.name]:
-            self.courier.disconnected(peer)
+            self.router.disconnected(peer)
 
 
 class Worker:

@@ -23,7 +23,7 @@ class Waiting:
     def __init__(self, most_units: int) -> None:
         self.backlog = UnacknowledgedEntries(most_units)
         self.entries: list[Entry] = []
-        self.unsettled: set[Entry] = set()
+        self.watermarks: set[Entry] = set()
         self.asked = 0
 
     def add(self, lane: int) -> None:
@@ -36,19 +36,19 @@ class Waiting:
             self._add(self.entries[place])
 
     def _add(self, entry: Entry) -> None:
-        self.unsettled.add(entry)
+        self.watermarks.add(entry)
         lane, txid, own = entry
         self.backlog.add(lane, (txid, txid), own, {KINDS[lane]})
 
     def settle(self, places: Collection[int]) -> None:
         """Some of the entries have been acknowledged by other instances."""
-        self.unsettled -= {one for one in self.entries if one[1] in places}
+        self.watermarks -= {one for one in self.entries if one[1] in places}
         self.asked = 0
         self.backlog.settle(1 << 60, self._is_settled, "source")
 
     def _is_settled(self, last: int, kinds: Collection[EntryRoutingKey], source: str) -> bool:
         self.asked += 1
-        return not any(own <= last and KINDS[lane] in kinds for lane, _, own in self.unsettled)
+        return not any(own <= last and KINDS[lane] in kinds for lane, _, own in self.watermarks)
 
     def settled(self) -> dict[int, int]:
         """Up to where what is acknowledged of each lane."""
@@ -71,7 +71,7 @@ def test_nothing_is_acknowledged_before_it_is_settled(
     for step, about in steps:
         getattr(waiting, step)(about)
         settled = waiting.settled()
-        assert all(settled[lane] < txid for lane, txid, _ in waiting.unsettled)
+        assert all(settled[lane] < txid for lane, txid, _ in waiting.watermarks)
     waiting.settle(range(100))
     assert set(waiting.settled().values()) == {len(waiting.entries)}
 

@@ -255,7 +255,7 @@ class JudgesAtOnce(RecordComparison):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._surroundings: Any = Hasty(self._surroundings)
+        self._services: Any = Hasty(self._services)
 
 
 class Hasty:
@@ -279,7 +279,7 @@ class AnswersAtOnce(ComparisonResponder):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._surroundings: Any = Hasty(self._surroundings)
+        self._services: Any = Hasty(self._services)
 
 
 class ForgetsOwn(RecordComparison):

@@ -45,8 +45,8 @@ class Net:
         """Let time pass, in which everybody asks who is there."""
         for _ in range(round(seconds * 2)):
             self.now += SECOND // 2
-            for name, courier in self.couriers.items():
-                self.carry(name, courier.step(self.now))
+            for name, router in self.couriers.items():
+                self.carry(name, router.step(self.now))
 
     def reach(self, one: str, other: str) -> bool | None:
         return self.couriers[one].reach(other, self.now)
@@ -71,7 +71,7 @@ def test_nobody_passes_a_word_on_twice() -> None:
 
 def test_what_cannot_have_come_this_way_is_dropped() -> None:
     net = Net("AB", "BC")
-    courier = net.couriers["B"]
+    router = net.couriers["B"]
     cases = [
         PeerMessage("C", [], 1, "queue", b""),
         PeerMessage("C", ["A", "B"], 2, "queue", b""),
@@ -80,10 +80,10 @@ def test_what_cannot_have_come_this_way_is_dropped() -> None:
         PeerMessage("C", ["A"], 5, "queue", bytes(MAX_PEER_MESSAGE_SIZE + 1)),
     ]
     for word in cases:
-        assert courier.receive(word, "A", 0) == ([], ""), word
+        assert router.receive(word, "A", 0) == ([], ""), word
     word = PeerMessage("C", ["A"], 6, "queue", b"")
-    assert [peer for peer, _ in courier.receive(word, "A", 0).parcels] == ["C"]
-    assert courier.receive(word, "A", 0).parcels == []
+    assert [peer for peer, _ in router.receive(word, "A", 0).parcels] == ["C"]
+    assert router.receive(word, "A", 0).parcels == []
 
 
 def test_who_can_be_reached_is_found_out() -> None:

@@ -356,11 +356,11 @@ def test_a_module_that_does_not_heed_its_end_is_not_waited_for(
         raise SystemExit("no")
 
     async def ask() -> None:
-        desk = AsyncWorker()
+        worker = AsyncWorker()
 
         async def answer(make: Callable[[], Coroutine[None, None, str]]) -> str:
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            desk.ask(make, str).when_there(answered.set_result)
+            worker.ask(make, str).when_there(answered.set_result)
             return await answered
 
         assert await answer(stubborn) == "no decision within 0 seconds"
@@ -383,16 +383,16 @@ def test_a_question_that_nobody_waits_for_makes_room(monkeypatch: pytest.MonkeyP
         return "yes"
 
     async def ask() -> None:
-        desk = AsyncWorker()
+        worker = AsyncWorker()
         for _ in range(5):
-            first, second = (desk.ask(never, str) for _ in range(2))
-            full = desk.ask(at_once, str)
+            first, second = (worker.ask(never, str) for _ in range(2))
+            full = worker.ask(at_once, str)
             assert full.is_there
             assert full.answer == "2 logons wait for a decision already"
             for pending in (first, second, second):
                 pending.give_up()
             answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            asked = desk.ask(at_once, str)
+            asked = worker.ask(at_once, str)
             asked.when_there(answered.set_result)
             assert await answered == "yes"
             asked.give_up()

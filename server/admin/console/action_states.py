@@ -26,18 +26,18 @@ class ActionStatesPage:
     Args:
         states: returns the states; called on the engine's thread.
         access: checks the visitor's permissions.
-        engine_side: calls `states` on the engine's thread.
+        engine_calls: calls `states` on the engine's thread.
     """
 
     def __init__(
         self,
         states: Callable[[], Sequence[ActionState]],
         access: AccessControl,
-        engine_side: EngineCalls,
+        engine_calls: EngineCalls,
     ) -> None:
         self._states = states
         self._access = access
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
 
     async def answer(self, _request: HttpRequest, visitor: Requester) -> HttpResponse:
         """Return the states.
@@ -46,6 +46,6 @@ class ActionStatesPage:
             HttpError: the visitor may not read this path.
         """
         await self._access.require(visitor, "/" + "/".join(PATH).removesuffix(".json"))
-        states = await self._engine_side.ask(self._states)
+        states = await self._engine_calls.ask(self._states)
         content = msgspec.json.encode({"actions": states})
         return HttpResponse(HttpDocument(content, JSON), headers=[("Cache-Control", "no-store")])

@@ -37,16 +37,14 @@ class LogTail:
     Args:
         recent: keeps the last entries.
         access: checks the visitor's permissions.
-        cross_site: refuses pages of other sites: the log has more details of clients and the
+        csrf: refuses pages of other sites: the log has more details of clients and the
             configuration than an arbitrary page in a browser may read.
     """
 
-    def __init__(
-        self, recent: MemoryTarget, access: AccessControl, cross_site: CsrfProtection
-    ) -> None:
+    def __init__(self, recent: MemoryTarget, access: AccessControl, csrf: CsrfProtection) -> None:
         self._recent = recent
         self._access = access
-        self._cross_site = cross_site
+        self._csrf = csrf
         self._followers = 0
 
     async def answer(self, request: HttpRequest, visitor: Requester) -> HttpResponse:
@@ -56,7 +54,7 @@ class LogTail:
             HttpError: the visitor may not read the log, the request comes from a page of another
                 site, or there are `MAX_LOG_FOLLOWERS` already.
         """
-        self._cross_site.refuse_foreign(request)
+        self._csrf.refuse_foreign(request)
         await self._access.require(visitor, "/" + "/".join(PATH))
         if self._followers >= MAX_LOG_FOLLOWERS:
             raise HttpError(

@@ -37,7 +37,7 @@ class DiagnosisPages:
         monitoring: answers for all other paths.
         past: the recorded samples.
         access: checks the visitor's entitlement.
-        engine_side: runs `collector` on the engine's thread.
+        engine_calls: runs `collector` on the engine's thread.
         gathering: gathers facts from the engine.
         interval: seconds between two samples.
     """
@@ -47,14 +47,14 @@ class DiagnosisPages:
         monitoring: MonitoringPages,
         past: HistoryPages,
         access: AccessControl,
-        engine_side: EngineCalls,
+        engine_calls: EngineCalls,
         gathering: ClientFactsCollector,
         interval: float,
     ) -> None:
         self._monitoring = monitoring
         self._past = past
         self._access = access
-        self._engine_side = engine_side
+        self._engine_calls = engine_calls
         self._gathering = gathering
         self._interval = interval
 
@@ -83,7 +83,7 @@ class DiagnosisPages:
         if names != _FILTERS:
             raise HttpError(404, f"There is no {request.path}; expected {path}.")
         await self._access.require(visitor, path)
-        costs = await self._engine_side.perform(self._gathering.filters)
+        costs = await self._engine_calls.perform(self._gathering.filters)
         return _shown(names, of_filters(costs, costliest(costs, _MAX_FILTERS)), form)
 
     async def _facts(self, identity: str) -> ClientFacts:
@@ -95,7 +95,7 @@ class DiagnosisPages:
         facts = None
         if identity.isascii() and identity.isdigit():
             asked_at = perf_counter()
-            facts = await self._engine_side.perform(
+            facts = await self._engine_calls.perform(
                 lambda: self._gathering.client(int(identity), asked_at)
             )
         if facts is None:

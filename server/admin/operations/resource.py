@@ -3,7 +3,7 @@
 The path of a deed, and each path above it, may end with .json or .xml. Entitlement treats each
 path as a resource of the type `admin` that is to be read (AMPS User Guide, Entitlement,
 Administrator Actions). A page of another site that may read may also see these documents;
-`cross_site` restricts its deeds. A browser that asks for a deed by GET, as with a link, is shown a
+`csrf` restricts its deeds. A browser that asks for a deed by GET, as with a link, is shown a
 form that asks for it by POST: a page of another site can have a browser follow a link.
 """
 
@@ -68,8 +68,8 @@ class OperationsResource:
     Args:
         groups: the deeds.
         access: checks the visitor's entitlement.
-        cross_site: decides which sites' pages may request deeds.
-        engine_side: executes deeds.
+        csrf: decides which sites' pages may request deeds.
+        engine_calls: executes deeds.
         trail: records executed deeds, and their users.
         log: likewise.
     """
@@ -78,15 +78,15 @@ class OperationsResource:
         self,
         groups: Sequence[OperationGroup],
         access: AccessControl,
-        cross_site: CsrfProtection,
-        engine_side: EngineCalls,
+        csrf: CsrfProtection,
+        engine_calls: EngineCalls,
         trail: AdminAudit,
         log: ServerLog,
     ) -> None:
         self._groups = groups
         self._access = access
-        self._cross_site = cross_site
-        self._engine_side = engine_side
+        self._csrf = csrf
+        self._engine_calls = engine_calls
         self._trail = trail
         self._log = log
 
@@ -96,7 +96,7 @@ class OperationsResource:
         Raises:
             HttpError: the path does not exist, the method is wrong, or the deed failed.
         """
-        there = await self._engine_side.ask(self._look)
+        there = await self._engine_calls.ask(self._look)
         names, form = _without_form(request.segments, there)
         below = names[len(_TOP) :]
         if (*below[:2], *below[3:]) == _CHECK and below[2] in _CHECKED:
@@ -138,9 +138,9 @@ class OperationsResource:
         assert deed is not None  # noqa: S101 - the caller has found one
         if request.method == "HEAD":
             raise HttpError(405, "Expected GET or POST.", (("Allow", "GET, POST"),))
-        self._cross_site.refuse_foreign(request)
+        self._csrf.refuse_foreign(request)
         parameters = _parameters(request)
-        if self._cross_site.is_forgeable(request):
+        if self._csrf.is_forgeable(request):
             return _confirm(names, form, deed, parameters)
         if missing := [name for name in deed.needs if name not in parameters]:
             listed = ", ".join(missing)
@@ -149,7 +149,7 @@ class OperationsResource:
         self._trail.acted(visitor.user, request.peer, request.path)
         self._log.emit("19-0011", path=request.path, address=request.peer, who=who)
         try:
-            done = await self._engine_side.perform(lambda: deed.do(found.id, parameters))
+            done = await self._engine_calls.perform(lambda: deed.do(found.id, parameters))
         except OperationError as problem:
             raise HttpError(409, str(problem)) from None
         if deed.ends_sessions:

@@ -190,9 +190,7 @@ class _AccessReportBuilder:
         message_type: str | None = None,
     ) -> AccessPoint:
         """Query the modules of a transport, and return their decisions."""
-        around = SecuritySwitches().surroundings(
-            transport, self.spec.modules, self.functions, self.log
-        )
+        around = SecuritySwitches().services(transport, self.spec.modules, self.functions, self.log)
         authentication = uses[0] or self.spec.authentication
         entitlement = uses[1] or self.spec.entitlement
         admitted, user, says = _authenticate(

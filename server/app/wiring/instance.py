@@ -141,7 +141,7 @@ class Instance:
             self._transports = TransportTable(spec, self._engine)
         except TransportError as error:
             raise StartError(str(error)) from None
-        self._fabric = QueuePeers()
+        self._queue_peers = QueuePeers()
         self._files = FileWatch(log)
         self._configuration = configuration
         self._services = self._make_services()
@@ -284,18 +284,18 @@ class Instance:
         if not specs:
             return None
         engine, settings = self._engine, self._engine.settings
-        surroundings = QueueServices(
+        services = QueueServices(
             log,
             engine.topics,
             engine.clock,
             engine.turns.queue,
             self._log,
-            self._fabric,
+            self._queue_peers,
             self._spec.group,
             partial(replicates, self._spec),
         )
         return QueueTable(
-            specs, settings.message_types, settings.functions, self._spec.name, surroundings
+            specs, settings.message_types, settings.functions, self._spec.name, services
         )
 
     def _recover_queues(
@@ -337,8 +337,8 @@ class Instance:
         opened.callback(remembering.close)
         self._services.replication = replication
         links = LinkRegistry(replication, engine.turns, engine.clock, self._log)
-        links.use_others(self._fabric.receive)
-        self._fabric.use(links, replication.known)
+        links.use_others(self._queue_peers.receive)
+        self._queue_peers.use(links, replication.known)
         self._transports.use_links(links)
         self._services.links = links
         self._reporting = MeshReporter(replication, links, engine.clock)

@@ -61,10 +61,10 @@ def provision_admin(
         configuration: the text of the whole configuration.
         console: makes the paths of the console.
     """
-    engine_side = EngineCalls(post)
+    engine_calls = EngineCalls(post)
     use = admin.authentication or spec.authentication
-    trail = AdminAudit(engine.audit, "" if use is None else use.module, engine_side)
-    access = _make_access(spec, admin, engine, engine_side, trail)
+    trail = AdminAudit(engine.audit, "" if use is None else use.module, engine_calls)
+    access = _make_access(spec, admin, engine, engine_calls, trail)
     past = HistoryPages(statistics, access)
     monitoring = MonitoringPages(statistics, past, access)
 
@@ -73,27 +73,27 @@ def provision_admin(
         queue = None if queues is None else queues.find(message_type, name)
         return None if queue is None or log is None else details(queue, log, engine.clock.steady())
 
-    cross_site = CsrfProtection(
+    csrf = CsrfProtection(
         admin.access_control_allow_origin,
         OwnHosts(own_names(admin)),
         is_open=accepts_any_client(admin.authentication, spec.authentication),
         is_encrypted=admin.tls is not None,
     )
     administrator = OperationsResource(
-        groups_of(services), access, cross_site, engine_side, trail, engine.log
+        groups_of(services), access, csrf, engine_calls, trail, engine.log
     )
     first = (
-        console(access, engine_side, cross_site)
+        console(access, engine_calls, csrf)
         if admin.galvanometer
         else [HttpRoute((), RootPage(spec, has_queries=admin.sql_transport is not None).answer)]
     )
-    state = QueueStatePage(monitoring, access, engine_side, queue_details)
+    state = QueueStatePage(monitoring, access, engine_calls, queue_details)
     interval = admin.interval / NANOSECONDS
     explaining = DiagnosisPages(
-        monitoring, past, access, engine_side, ClientFactsCollector(engine), interval
+        monitoring, past, access, engine_calls, ClientFactsCollector(engine), interval
     )
     metrics = MetricsPage(monitoring, access, distributions(engine))
-    health = Health(access, engine_side, statistics, services.transports, services.replication)
+    health = Health(access, engine_calls, statistics, services.transports, services.replication)
     instance = (ROOT, INSTANCE)
     routes = [
         *first,
@@ -112,7 +112,7 @@ def provision_admin(
         ),
         HttpRoute((ROOT, ADMINISTRATOR), administrator.answer, leads_on=True, methods=METHODS),
     ]
-    site = AdminSite(routes, access, cross_site)
+    site = AdminSite(routes, access, csrf)
     descriptors = DescriptorReserve(engine.clock, engine.log)
     return AdminInterface(
         admin, site.answer, monitoring, headers_of(admin), descriptors, engine.log
@@ -123,7 +123,7 @@ def _make_access(
     spec: InstanceSpec,
     admin: AdminSpec,
     engine: Engine,
-    engine_side: EngineCalls,
+    engine_calls: EngineCalls,
     trail: AdminAudit,
 ) -> AccessControl:
     """Make the access control, with the modules of the section or else those of the instance.
@@ -133,7 +133,7 @@ def _make_access(
     """
     authentication = admin.authentication or spec.authentication
     entitlement = admin.entitlement or spec.entitlement
-    around = engine.switches.surroundings(
+    around = engine.switches.services(
         TRANSPORT, spec.modules, engine.settings.functions, engine.log
     )
     try:
@@ -151,5 +151,5 @@ def _make_access(
     authenticator = None if authentication is None else standing[0]
     sessions = engine.switches.sessions
     return AccessControl(
-        admin, authenticator, permissions, engine_side, trail, engine.log, sessions
+        admin, authenticator, permissions, engine_calls, trail, engine.log, sessions
     )

@@ -36,8 +36,8 @@ def provision_console(
     statistics: StatisticsThread,
     secrets: Collection[str],
     access: AccessControl,
-    engine_side: EngineCalls,
-    cross_site: CsrfProtection,
+    engine_calls: EngineCalls,
+    csrf: CsrfProtection,
 ) -> list[HttpRoute]:
     """Make the paths of the console.
 
@@ -50,8 +50,8 @@ def provision_console(
         statistics: has the addresses of other instances.
         secrets: the values of secret variables of the configuration, to be redacted.
         access: decides which paths a user may read.
-        engine_side: queries changing state on the engine's thread.
-        cross_site: decides the sites whose pages may read the log.
+        engine_calls: queries changing state on the engine's thread.
+        csrf: decides the sites whose pages may read the log.
     """
     queries = query_transport(spec, admin)
 
@@ -60,7 +60,7 @@ def provision_console(
     session = SessionPage(spec, admin, assets.base, queries, access)
     shown = graph.GraphPage(as_data(plan_runtime(spec, secrets)), access)
     check = expressions.ExpressionCheckPage(engine.settings.functions, access)
-    states = action_states.ActionStatesPage(actions.states, access, engine_side)
+    states = action_states.ActionStatesPage(actions.states, access, engine_calls)
     routes = [
         HttpRoute((), page.answer),
         HttpRoute((CONSOLE,), assets.answer, leads_on=True),
@@ -72,5 +72,5 @@ def provision_console(
         HttpRoute(action_states.PATH, states.answer),
     ]
     if recent is not None:
-        routes.append(HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, cross_site).answer))
+        routes.append(HttpRoute(log_tail.PATH, log_tail.LogTail(recent, access, csrf).answer))
     return routes

@@ -181,7 +181,7 @@ def provision_replication(
     log.notes = PublishTracker(
         recollected.known,
         recollected.recent,
-        recollected.unsettled,
+        recollected.watermarks,
         log.settled,
         log.made_identity,
     )

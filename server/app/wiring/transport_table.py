@@ -80,7 +80,9 @@ class TransportTable:
     @property
     def pools(self) -> tuple[ClientPool, ...]:
         """The groups of clients that share limits for their output buffers."""
-        found = dict.fromkeys(listener.reception.pool for listener in self._listeners.values())
+        found = dict.fromkeys(
+            listener.transport_context.pool for listener in self._listeners.values()
+        )
         return tuple(found)
 
     @property
@@ -185,7 +187,7 @@ class TransportTable:
         except FilterError as error:
             raise TransportError(str(error)) from None
         spec, engine = self._spec, self._engine
-        around = engine.switches.surroundings(
+        around = engine.switches.services(
             transport.name, spec.modules, engine.settings.functions, engine.log
         )
         use = transport.authentication or spec.authentication
@@ -204,7 +206,7 @@ class TransportTable:
             filters=filters,
             module=DEFAULT if use is None else use.module,
         )
-        reception = TransportContext(
+        transport_context = TransportContext(
             self._engine,
             entrance,
             self._pool_for(transport.limits),
@@ -212,8 +214,10 @@ class TransportTable:
             self._complaints,
         )
         if transport.is_replication:
-            engine.switches.entitlements.append((transport.name, ReplicationUsers(reception)))
-        return Listener(transport, reception, self._connector(transport, reception))
+            engine.switches.entitlements.append(
+                (transport.name, ReplicationUsers(transport_context))
+            )
+        return Listener(transport, transport_context, self._connector(transport, transport_context))
 
     def _pool_for(self, limits: SlowClientLimits) -> ClientPool:
         if has_own_pool(limits):
@@ -221,21 +225,23 @@ class TransportTable:
         return self._shared_pool
 
     def _connector(
-        self, transport: TransportSpec, reception: TransportContext
+        self, transport: TransportSpec, transport_context: TransportContext
     ) -> Callable[[], asyncio.Protocol]:
         if transport.is_replication:
-            return partial(self._accept_replication, reception)
+            return partial(self._accept_replication, transport_context)
         protocol = self._base_protocol(transport)
         if protocol == "websocket":
             settings = self._websocket_settings(transport)
-            return partial(WebsocketConnection, reception, settings)
+            return partial(WebsocketConnection, transport_context, settings)
         if protocol in DIALECTS:
-            return partial(LegacyConnection, reception, self._dialect(protocol, transport))
-        return partial(StreamConnection, reception)
+            return partial(LegacyConnection, transport_context, self._dialect(protocol, transport))
+        return partial(StreamConnection, transport_context)
 
-    def _accept_replication(self, reception: TransportContext) -> AcceptedReplicationConnection:
+    def _accept_replication(
+        self, transport_context: TransportContext
+    ) -> AcceptedReplicationConnection:
         assert self._links is not None  # noqa: S101 - otherwise the transport is not open
-        return AcceptedReplicationConnection(reception, self._links)
+        return AcceptedReplicationConnection(transport_context, self._links)
 
     def _dialect(self, protocol: str, transport: TransportSpec) -> Dialect:
         message_types = {one.name: one for one in self._spec.message_types}

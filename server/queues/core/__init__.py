@@ -43,12 +43,12 @@ The journal. After every call that may change state, record the events of `queue
 that order and before any later event; `encode(event)` is the body. Under at-most-once, no message
 that `deliver` returned may be sent before its `Sent` event is stored; likewise a `persisted` ack
 for an acknowledgement waits for its event. For each message, an `Expired` event has the data that
-actions and dead letters need. Recovery: `restore_deferred`, `ledger.enqueue` and `replay` entries
-in log order from `oldest_txid` on, `finish_recovery(now)`. Leases end with the process: all
+actions and dead letters need. Recovery: `restore_deferred`, `lifecycle.enqueue` and `replay`
+entries in log order from `oldest_txid` on, `finish_recovery(now)`. Leases end with the process: all
 messages that were not acknowledged are delivered again.
 
-TargetQueueDepth. While `queue.ledger.wanted`, read that many messages of the queue from the log,
-from `ledger.resume_txid` on, and pass them to `ledger.admit`.
+TargetQueueDepth. While `queue.lifecycle.wanted`, read that many messages of the queue from the log,
+from `lifecycle.resume_txid` on, and pass them to `lifecycle.admit`.
 
 Between instances. If several instances share a queue, each of them has all messages, and delivers
 those that it owns. See `sharing`, which asks other instances for messages and hands messages on.

@@ -52,15 +52,15 @@ class AckProcessor:
     """Applies acknowledgements to the messages of one queue.
 
     Args:
-        ledger: the messages of the queue.
+        lifecycle: the messages of the queue.
         is_to_come: tells whether a message that is not here may still arrive.
     """
 
     def __init__(
-        self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+        self, lifecycle: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
     ) -> None:
-        self._ledger: Final = ledger
-        self._settings: Final = ledger.settings
+        self._lifecycle: Final = lifecycle
+        self._settings: Final = lifecycle.settings
         self._is_to_come: Final = is_to_come
 
     def acknowledge(
@@ -82,14 +82,14 @@ class AckProcessor:
                 that the queue is configured with.
         """
         result = AckResult()
-        entries = self._ledger.entries
+        entries = self._lifecycle.entries
         places: list[int] = []
         if not self._settings.keyed and (way is AckOutcome.DONE or self._settings.at_most_once):
             holder = client if self._settings.strict else None
-            done, marks = acknowledge_leased(self._ledger, marks, holder, now)
+            done, marks = acknowledge_leased(self._lifecycle, marks, holder, now)
             result.done = len(done)
             if done and not self._settings.at_most_once:
-                self._ledger.events.append(Acked(now, done))
+                self._lifecycle.events.append(Acked(now, done))
         for mark in marks:
             place = entries.find(mark)
             if place is not None and entries.state(place) != GONE:
@@ -99,11 +99,11 @@ class AckProcessor:
             else:
                 result.refused.append((mark, HAS_LEFT if entries.has_come(mark) else NOT_HERE))
         if result.deferred:
-            self._ledger.deferred.add(result.deferred, now)
-            self._ledger.events.append(Deferred(now, result.deferred))
+            self._lifecycle.deferred.add(result.deferred, now)
+            self._lifecycle.events.append(Deferred(now, result.deferred))
         if places:
             self._acknowledge(places, now, client, way, delay, result)
-        self._ledger.flush(now)
+        self._lifecycle.flush(now)
         return result
 
     def acknowledge_places(
@@ -119,15 +119,15 @@ class AckProcessor:
         Call it in batches for many messages: each call appends one event to the journal.
         """
         result = AckResult()
-        entries = self._ledger.entries
+        entries = self._lifecycle.entries
         there = [place for place in places if entries.state(place) not in (GONE, SENT)]
         self._acknowledge(there, now, client, way, delay, result)
-        self._ledger.flush(now)
+        self._lifecycle.flush(now)
         return result
 
     def refusal(self, place: int, client: Hashable) -> str | None:
         """Return why a client cannot acknowledge a message of the queue; None if it can."""
-        state = self._ledger.entries.state(place)
+        state = self._lifecycle.entries.state(place)
         if state in (GONE, SENT):
             return HAS_LEFT
         return self._refusal(place, state, client, AckOutcome.DONE)
@@ -141,8 +141,8 @@ class AckProcessor:
         delay: int | None,
         result: AckResult,
     ) -> None:
-        ledger = self._ledger
-        entries = ledger.entries
+        lifecycle = self._lifecycle
+        entries = lifecycle.entries
         if self._settings.at_most_once:
             way = AckOutcome.DONE
         done: list[PublisherSequence] = []
@@ -167,18 +167,18 @@ class AckProcessor:
                 if state != SENT:
                     done.append(mark)
         if done:
-            ledger.events.append(Acked(now, done))
+            lifecycle.events.append(Acked(now, done))
         if kept:
-            ledger.counters.cancelled += len(kept)
+            lifecycle.counters.cancelled += len(kept)
             marks, counts, moments = (list(column) for column in zip(*kept, strict=True))
-            ledger.events.append(Cancelled(now, marks, counts, moments))
+            lifecycle.events.append(Cancelled(now, marks, counts, moments))
 
     def _refusal(self, place: int, state: int, client: Hashable, way: AckOutcome) -> str | None:
         """Return why an acknowledgement has no effect on a message; None if it has one."""
         if state == BARRIER:
             return IS_BARRIER
         if self._settings.strict and state == LEASED and client is not None:
-            lease = self._ledger.leases.by_place[place]
+            lease = self._lifecycle.leases.by_place[place]
             if lease.seat.consumer.client != client:
                 return LEASED_ELSEWHERE
         if way is AckOutcome.CANCEL and state != LEASED:
@@ -187,18 +187,18 @@ class AckProcessor:
 
     def _finish(self, place: int) -> None:
         """Remove an acknowledged message."""
-        self._ledger.end_lease(place)
-        self._ledger.remove(place)
-        self._ledger.counters.acknowledged += 1
+        self._lifecycle.end_lease(place)
+        self._lifecycle.remove(place)
+        self._lifecycle.counters.acknowledged += 1
 
     def _expire(self, place: int) -> None:
         """Expire a message at the request of a client."""
-        lease = self._ledger.end_lease(place)
+        lease = self._lifecycle.end_lease(place)
         if lease is not None:
-            attempts = self._ledger.attempt(place)
+            attempts = self._lifecycle.attempt(place)
             attempts.deliveries += 1
             attempts.last_consumer = lease.seat.consumer.name
-        self._ledger.expire(place, (FORCED_EXPIRE,))
+        self._lifecycle.expire(place, (FORCED_EXPIRE,))
 
     def _cancel(self, place: int, now: int, delay: int | None) -> tuple[int, int, bool]:
         """Return a leased message to the queue.
@@ -207,12 +207,12 @@ class AckProcessor:
             The number of its cancels, the time from which it may be delivered again, and whether
             it is still in the queue.
         """
-        ledger = self._ledger
-        lease = ledger.leases.by_place[place]
-        ledger.end_lease(place)
-        cancels = ledger.attempt(place).cancels + 1
+        lifecycle = self._lifecycle
+        lease = lifecycle.leases.by_place[place]
+        lifecycle.end_lease(place)
+        cancels = lifecycle.attempt(place).cancels + 1
         until = now + (self._settings.retry_after(cancels) if delay is None else delay)
-        return cancels, until, ledger.give_back(place, lease, now, until)
+        return cancels, until, lifecycle.give_back(place, lease, now, until)
 
     def extend(
         self, marks: Iterable[PublisherSequence], until: int, now: int, client: Hashable = None
@@ -226,11 +226,11 @@ class AckProcessor:
             client: the client that asks; it can extend only its own leases. None for the server.
         """
         result = AckResult()
-        ledger = self._ledger
+        lifecycle = self._lifecycle
         extended: dict[ConsumerSlot, list[int]] = {}
         for mark in marks:
-            place = ledger.entries.find(mark)
-            lease = None if place is None else ledger.leases.by_place.get(place)
+            place = lifecycle.entries.find(mark)
+            lease = None if place is None else lifecycle.leases.by_place.get(place)
             if place is None or lease is None or lease.until is None:
                 result.refused.append((mark, NOT_LEASED))
             elif client is not None and lease.seat.consumer.client != client:
@@ -238,6 +238,6 @@ class AckProcessor:
             else:
                 extended.setdefault(lease.seat, []).append(place)
         for seat, places in extended.items():
-            ledger.leases.renew(seat, now, until, places)
+            lifecycle.leases.renew(seat, now, until, places)
             result.done += len(places)
         return result

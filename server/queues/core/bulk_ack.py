@@ -26,12 +26,12 @@ _SEQUENCE: Final = itemgetter(1)
 
 
 def acknowledge_leased(
-    ledger: MessageLifecycle, marks: Sequence[PublisherSequence], holder: Hashable, now: int
+    lifecycle: MessageLifecycle, marks: Sequence[PublisherSequence], holder: Hashable, now: int
 ) -> tuple[list[PublisherSequence], list[PublisherSequence]]:
     """Acknowledge messages that consumers hold and that need no other processing.
 
     Args:
-        ledger: the messages of the queue.
+        lifecycle: the messages of the queue.
         marks: the bookmarks.
         holder: the client that must have them, None for any.
         now: the current time.
@@ -42,16 +42,16 @@ def acknowledge_leased(
     done: list[PublisherSequence] = []
     others: list[PublisherSequence] = []
     for alike in _by_publisher(marks):
-        publisher = ledger.entries.publisher(alike[0][0])
+        publisher = lifecycle.entries.publisher(alike[0][0])
         if publisher is None:
             others += alike
         else:
-            others += _of_one_publisher(ledger, publisher, alike, holder, now, done)
+            others += _of_one_publisher(lifecycle, publisher, alike, holder, now, done)
     return done, others
 
 
 def _of_one_publisher(
-    ledger: MessageLifecycle,
+    lifecycle: MessageLifecycle,
     publisher: PublisherIndex,
     marks: Sequence[PublisherSequence],
     holder: Hashable,
@@ -66,21 +66,21 @@ def _of_one_publisher(
         marks = list(dict.fromkeys(marks))
         sequences = list(map(_SEQUENCE, marks))
     places = publisher.find_all(sequences)
-    leases = ledger.leases.of(places)
+    leases = lifecycle.leases.of(places)
     start = 0
     for seat, count in _seats(leases):
         stop = start + count
         if seat is None or (holder is not None and seat.consumer.client != holder):
             others += marks[start:stop]
         else:
-            _finish(ledger, seat, publisher, places[start:stop], now)
+            _finish(lifecycle, seat, publisher, places[start:stop], now)
             done += marks[start:stop]
         start = stop
     return others
 
 
 def _finish(
-    ledger: MessageLifecycle,
+    lifecycle: MessageLifecycle,
     seat: ConsumerSlot,
     publisher: PublisherIndex,
     places: Sequence[int],
@@ -88,14 +88,14 @@ def _finish(
 ) -> None:
     """Remove messages of one publisher that one consumer has."""
     count = len(places)
-    state = SENT if ledger.settings.at_most_once else LEASED
-    ledger.leases.end_all(places, now)
-    ledger.entries.remove_all(places, publisher, state)
+    state = SENT if lifecycle.settings.at_most_once else LEASED
+    lifecycle.leases.end_all(places, now)
+    lifecycle.entries.remove_all(places, publisher, state)
     seat.held.difference_update(places)
     seat.consumer.outstanding -= count
-    ledger.freed.add(seat.consumer)
-    ledger.counters.acknowledged += count
-    ledger.forget_attempts(places)
+    lifecycle.freed.add(seat.consumer)
+    lifecycle.counters.acknowledged += count
+    lifecycle.forget_attempts(places)
 
 
 def _by_publisher(marks: Sequence[PublisherSequence]) -> Iterator[Sequence[PublisherSequence]]:

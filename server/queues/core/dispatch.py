@@ -55,7 +55,7 @@ class Dispatch:
         matching: creates a `FilterMatcher`.
 
     Attributes:
-        ledger: the messages; set before any other use.
+        lifecycle: the messages; set before any other use.
         seats: seats of consumers that get messages here, or hold some.
         scans: all scans, the one without a filter among them.
         is_behind: whether messages remain to be matched that consumers may wait for.
@@ -63,7 +63,7 @@ class Dispatch:
         is_to_look_again: whether `serve` has left consumers with room and no known message.
     """
 
-    ledger: MessageLifecycle
+    lifecycle: MessageLifecycle
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Dispatch:
 
     def offered(self, place: int) -> None:
         """Find consumers for an available message that scans may have passed."""
-        rank = self.ledger.order.rank(place)
+        rank = self.lifecycle.order.rank(place)
         for scan in self.scans:
             if rank > scan.position:
                 continue
@@ -194,15 +194,15 @@ class Dispatch:
             heappush(self._heads, (rank, source.order, source))
 
     def _is_available(self, place: int) -> bool:
-        return self.ledger.entries.state(place) == AVAILABLE
+        return self.lifecycle.entries.state(place) == AVAILABLE
 
     @property
     def last(self) -> int:
         """The last rank that may be delivered: no message after a barrier is."""
-        ledger = self.ledger
+        lifecycle = self.lifecycle
         if self._settings.prioritized:
             return LAST
-        return (ledger.barriers[0] if ledger.barriers else ledger.entries.end) - 1
+        return (lifecycle.barriers[0] if lifecycle.barriers else lifecycle.entries.end) - 1
 
     def look(self, effort: int) -> int:
         """Match messages for consumers that wait.
@@ -257,7 +257,7 @@ class Dispatch:
         if not self._sources:
             return None
         matched: set[Hashable | None] = {None}
-        txid = self.ledger.entries.txid(place)
+        txid = self.lifecycle.entries.txid(place)
         try:
             for scan in self.scans:
                 if scan.matching is not None:
@@ -281,7 +281,7 @@ class Dispatch:
         if not ranks and self._can_go_on(scan):
             ahead = self._next_ahead(scan)
             end = self.last if ahead is None else min(self.last, ahead.position)
-            ranks = scan.step(self.ledger.order, end, limit)
+            ranks = scan.step(self.lifecycle.order, end, limit)
             if ahead is not None and scan.position == ahead.position:
                 if not self._match(scan, ranks):
                     return 0
@@ -312,7 +312,7 @@ class Dispatch:
             return True
         if not ranks:
             return True
-        txid = self.ledger.entries.txid
+        txid = self.lifecycle.entries.txid
         try:
             matches = scan.matching.match([txid(rank & PLACE) for rank in ranks])
         except UnmatchedError:
@@ -355,7 +355,7 @@ class Dispatch:
         """Assign messages that the scan has not passed, in runs."""
         source = self._sources[None]
         scan, rota = source.scan, source.rota
-        entries, last = self.ledger.entries, self.last
+        entries, last = self.lifecycle.entries, self.last
         state = SENT if self._settings.at_most_once else LEASED
         shares: list[DispatchBatch] = []
         while capacity > 0 and scan.position < last and rota.best() is not None:
@@ -376,7 +376,7 @@ class Dispatch:
     def _serve_found(self, capacity: int) -> list[DispatchBatch]:
         """Assign messages that scans have found, in order."""
         served: dict[ConsumerSlot, list[int]] = {}
-        ledger, heads = self.ledger, self._heads
+        lifecycle, heads = self.lifecycle, self._heads
         state = SENT if self._settings.at_most_once else LEASED
         while heads and capacity > 0:
             rank = heads[0][0]
@@ -391,13 +391,13 @@ class Dispatch:
             seat.served = self._turn
             seat.consumer.outstanding += 1
             served.setdefault(seat, []).append(rank & PLACE)
-            ledger.order.discard(rank & PLACE)
-            ledger.entries.set_state(rank & PLACE, state)
+            lifecycle.order.discard(rank & PLACE)
+            lifecycle.entries.set_state(rank & PLACE, state)
             chosen.rota.look_again(seat)
             for _, rival in rivals:
                 heappop(rival.found)
                 self._may_serve(rival)
-        txids = ledger.entries.txids
+        txids = lifecycle.entries.txids
         return [DispatchBatch(seat, places, txids(places)) for seat, places in served.items()]
 
     def _has_passed_over(self, rank: int) -> bool:

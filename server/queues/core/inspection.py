@@ -49,7 +49,7 @@ def available(queue: Queue) -> NDArray[np.uint64]:
     """
     found: list[NDArray[np.uint64]] = []
     ranked: list[NDArray[np.uint64]] = []
-    for _, block in sorted(queue.ledger.entries.blocks.items()):
+    for _, block in sorted(queue.lifecycle.entries.blocks.items()):
         chosen = _AVAILABLE[np.frombuffer(bytes(block.states), np.uint8)]
         found.append(np.array(block.txids, np.uint64)[: len(chosen)][chosen])
         if queue.settings.prioritized:
@@ -69,27 +69,27 @@ def leases_of(queue: Queue, mark: PublisherSequence) -> tuple[int, int]:
 
     The time is in microseconds since 1970. Both are 0 if there was none.
     """
-    place = queue.ledger.entries.find(mark)
-    attempts = None if place is None else queue.ledger.attempts(place)
+    place = queue.lifecycle.entries.find(mark)
+    attempts = None if place is None else queue.lifecycle.attempts(place)
     return (0, 0) if attempts is None else (attempts.deliveries, attempts.last_leased)
 
 
 def is_available(queue: Queue, mark: PublisherSequence) -> bool:
     """Return whether a query of the queue sees a message."""
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     place = entries.find(mark)
     return place is not None and entries.state(place) in VISIBLE
 
 
 def first_available(queue: Queue) -> int | None:
     """Return the place of the oldest message that `available` returns; None if there is none."""
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     return next((place for place in entries.places() if entries.state(place) in VISIBLE), None)
 
 
 def everything(queue: Queue) -> Iterator[int]:
     """Return the places of all messages, in arrival order, for `sow_delete` by filter."""
-    return queue.ledger.entries.places()
+    return queue.lifecycle.entries.places()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ class MessageStatus:
 
 def message(queue: Queue, place: int) -> MessageStatus | None:
     """Return the status of a message; None if it has left the queue."""
-    ledger = queue.ledger
-    entries = ledger.entries
+    lifecycle = queue.lifecycle
+    entries = lifecycle.entries
     state = entries.state(place)
     if state in (GONE, SENT):
         return None
-    lease = ledger.leases.by_place.get(place)
-    attempts = ledger.attempts(place)
+    lease = lifecycle.leases.by_place.get(place)
+    attempts = lifecycle.attempts(place)
     return MessageStatus(
         entries.txid(place),
         entries.mark(place),
@@ -196,11 +196,11 @@ class QueueStatus:
 
 def status(queue: Queue, now: int) -> QueueStatus:
     """Return the status of a queue."""
-    ledger = queue.ledger
-    entries = ledger.entries
+    lifecycle = queue.lifecycle
+    entries = lifecycle.entries
     head = entries.head
     is_empty = head == entries.end
-    since = ledger.leases.oldest()
+    since = lifecycle.leases.oldest()
     return QueueStatus(
         {
             NAMES[state]: count
@@ -208,8 +208,8 @@ def status(queue: Queue, now: int) -> QueueStatus:
             if count and state not in (GONE, SENT)
         },
         queue.depth,
-        ledger.inactive,
-        len(ledger.deferred),
+        lifecycle.inactive,
+        len(lifecycle.deferred),
         None if is_empty else entries.txid(head),
         0 if is_empty else max(now - entries.time(head), 0),
         0 if since is None else max(now - since, 0),
@@ -241,7 +241,7 @@ def oldest_lease(queue: Queue, consumer: Consumer) -> int | None:
     """
     seat = queue.dispatch.seats.get(consumer)
     held = () if seat is None else islice(seat.held, _MAX_LOOKED_AT)
-    by_place = queue.ledger.leases.by_place
+    by_place = queue.lifecycle.leases.by_place
     return min((by_place[place].since for place in held if place in by_place), default=None)
 
 
@@ -265,7 +265,7 @@ def obstacles(queue: Queue, place: int, now: int) -> list[Obstacle]:
 
     The message is matched against filters, for which its body is read.
     """
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     state = entries.state(place)
     if state == LEASED:
         return [_lease_obstacle(queue, place, now)]
@@ -286,7 +286,7 @@ _NOBODY = Obstacle("no consumer", "nobody subscribes to the queue")
 
 
 def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
-    lease = queue.ledger.leases.by_place[place]
+    lease = queue.lifecycle.leases.by_place[place]
     name = lease.seat.consumer.name
     age = (now - lease.since) / _SECOND
     end = "without end"
@@ -296,7 +296,7 @@ def _lease_obstacle(queue: Queue, place: int, now: int) -> Obstacle:
 
 
 def _key_obstacle(queue: Queue, place: int) -> Obstacle:
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     key = entries.key(place)
     first = next(each for each in entries.places() if entries.key(each) == key)
     text = f"waits for message {entries.txid(first)} of the same key, which is {_is(queue, first)}"
@@ -304,11 +304,11 @@ def _key_obstacle(queue: Queue, place: int) -> Obstacle:
 
 
 def _is(queue: Queue, place: int) -> str:
-    return NAMES[queue.ledger.entries.state(place)]
+    return NAMES[queue.lifecycle.entries.state(place)]
 
 
 def _barrier_obstacle(queue: Queue) -> Obstacle:
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     head = entries.head
     return Obstacle(
         "barrier",
@@ -318,10 +318,10 @@ def _barrier_obstacle(queue: Queue) -> Obstacle:
 
 
 def _of_available(queue: Queue, place: int) -> list[Obstacle]:
-    ledger, dispatch = queue.ledger, queue.dispatch
-    entries = ledger.entries
-    if ledger.barriers and ledger.barriers[0] < place:
-        txid = entries.txid(ledger.barriers[0])
+    lifecycle, dispatch = queue.lifecycle, queue.dispatch
+    entries = lifecycle.entries
+    if lifecycle.barriers and lifecycle.barriers[0] < place:
+        txid = entries.txid(lifecycle.barriers[0])
         return [Obstacle("barrier", f"comes after the barrier {txid}, which has not been passed")]
     limit = queue.settings.max_backlog
     if limit is not None and queue.leased >= limit:
@@ -348,10 +348,10 @@ def _of_consumer(queue: Queue, place: int, seat: ConsumerSlot, is_wanted: bool) 
     if seat.room <= 0:
         text = f"{name} has a full backlog: {consumer.outstanding} of {consumer.limit}"
         if queue.settings.prioritized:
-            ahead = queue.ledger.order.ahead_of(place)
+            ahead = queue.lifecycle.order.ahead_of(place)
             return Obstacle("priority", f"{text}, and {ahead} messages go first", name)
         return Obstacle("backlog", text, name)
-    has_passed = queue.dispatch.has_passed(seat, queue.ledger.order.rank(place))
+    has_passed = queue.dispatch.has_passed(seat, queue.lifecycle.order.rank(place))
     if queue.dispatch.is_behind and not has_passed:
         text = f"has not been matched with the filter of {name} yet"
         return Obstacle("not looked at", text, name)

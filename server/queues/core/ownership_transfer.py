@@ -148,7 +148,7 @@ class OwnershipTransfers:
             waiting.expected = min(word.granted, waiting.expected)
             waiting.places = []
             is_short = word.granted < waiting.asked
-        entries = self._queue.ledger.entries
+        entries = self._queue.lifecycle.entries
         claims = []
         for mark, turn, owner in zip(word.marks, word.turns, word.owners, strict=True):
             claims.append((mark, OwnershipClaim(turn, owner)))
@@ -169,33 +169,33 @@ class OwnershipTransfers:
         if self._queue.is_behind or self._queue.is_stalled:
             return []
         said = list(self._answers(now))
-        if self._queue.ledger.entries.counts[FOREIGN]:
+        if self._queue.lifecycle.entries.counts[FOREIGN]:
             said += self._ask(now)
         else:
             self.next_moment = None
         return said
 
     def _answers(self, now: int) -> Iterator[OutboundPeerMessage]:
-        ledger = self._queue.ledger
+        lifecycle = self._queue.lifecycle
         while self._questions:
             asker, ask = self._questions.popleft()
             granted: list[PublisherSequence] = []
             others: list[tuple[PublisherSequence, int, str]] = []
             for mark in ask.marks:
-                place = ledger.entries.find(mark)
-                if place is None or ledger.entries.state(place) in (GONE, SENT):
+                place = lifecycle.entries.find(mark)
+                if place is None or lifecycle.entries.state(place) in (GONE, SENT):
                     continue
                 if len(granted) < ask.most and self._may_hand_on(place, asker):
                     granted.append(mark)
                 else:
-                    others.append((mark, *ledger.title(place)))
+                    others.append((mark, *lifecycle.title(place)))
             self._queue.transfer(granted, asker, now)
             columns = [list(column) for column in zip(*others, strict=True)]
             yield OutboundPeerMessage(asker, TransferResponse(ask.number, len(granted), *columns))
 
     def _may_hand_on(self, place: int, asker: str) -> bool:
-        ledger = self._queue.ledger
-        state, owner = ledger.entries.state(place), ledger.entries.owner(place)
+        lifecycle = self._queue.lifecycle
+        state, owner = lifecycle.entries.state(place), lifecycle.entries.owner(place)
         if not owner:
             return state in (AVAILABLE, BEHIND)
         return owner != asker and state in (FOREIGN, BEHIND) and self._acts_for(owner)
@@ -223,7 +223,7 @@ class OwnershipTransfers:
         said: list[OutboundPeerMessage] = []
         chosen = self._choose(needs, now)
         for (owner, content_filter), places in chosen.items():
-            marks = self._queue.ledger.entries.marks(places)
+            marks = self._queue.lifecycle.entries.marks(places)
             need = min(needs[content_filter], len(marks))
             if self._acts_for(owner):
                 self._queue.transfer(marks[:need], self._queue.owner, now)
@@ -273,11 +273,11 @@ class OwnershipTransfers:
         """Choose messages to request, by owner and filter, and schedule the next pass."""
         wanted = {one: min(need + _SPARE, MAX_REQUESTED_MESSAGES) for one, need in needs.items()}
         chosen: dict[tuple[str, Hashable | None], list[int]] = {}
-        entries = self._queue.ledger.entries
+        entries = self._queue.lifecycle.entries
         last = LAST if self._queue.settings.prioritized else self._queue.dispatch.last
         effort = _LOOKUP_BATCH_SIZE
         while wanted and effort > 0:
-            ranks, reached = self._queue.ledger.foreign.following(self._position, _CHUNK, last)
+            ranks, reached = self._queue.lifecycle.foreign.following(self._position, _CHUNK, last)
             effort -= _CHUNK
             places = [rank & PLACE for rank in ranks]
             ready = [place for place in places if self._is_ready(place, now)]
@@ -308,7 +308,7 @@ class OwnershipTransfers:
         later = self._later.get(place)
         if later is not None and later > now:
             return False
-        entries = self._queue.ledger.entries
+        entries = self._queue.lifecycle.entries
         if now - entries.time(place) < self._pace:
             return False
         return self.proxied or self._reach(entries.owner(place)) is not False
@@ -348,7 +348,7 @@ class OwnershipTransfers:
         for one in filters - self._filters:
             self._matching.add(one)
         self._filters = filters
-        txids = self._queue.ledger.entries.txids(places)
+        txids = self._queue.lifecycle.entries.txids(places)
         matches = self._matching.match(txids)
         return [
             (place, next(iter(found)))

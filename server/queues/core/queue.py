@@ -80,7 +80,7 @@ class Queue:
     Attributes:
         settings: the configuration of the queue.
         owner: the name of this instance.
-        ledger: its messages; `MessageLifecycle.enqueue` adds them.
+        lifecycle: its messages; `MessageLifecycle.enqueue` adds them.
         elsewhere: applies the events of other instances.
         dispatch: its consumers.
         acknowledge: see `AckProcessor`, as for `acknowledge_places`, `refusal` and `extend`.
@@ -101,11 +101,11 @@ class Queue:
         self._was_recorded = was_recorded
         self._is_missing = is_missing
         self.dispatch: Final = Dispatch(settings, matching, on_room)
-        self.ledger: Final = MessageLifecycle(settings, self.dispatch.offered, room, owner)
-        self.elsewhere: Final = RemoteEvents(self.ledger, self._is_to_come)
-        self.dispatch.ledger = self.ledger
+        self.lifecycle: Final = MessageLifecycle(settings, self.dispatch.offered, room, owner)
+        self.elsewhere: Final = RemoteEvents(self.lifecycle, self._is_to_come)
+        self.dispatch.lifecycle = self.lifecycle
         # Bound directly, without wrapper methods: this is the message path.
-        acknowledging = AckProcessor(self.ledger, self._is_to_come)
+        acknowledging = AckProcessor(self.lifecycle, self._is_to_come)
         self.acknowledge: Final = acknowledging.acknowledge
         self.acknowledge_places: Final = acknowledging.acknowledge_places
         self.refusal: Final = acknowledging.refusal
@@ -136,7 +136,7 @@ class Queue:
         self.dispatch.cut_off(seat)
         self._take_back(sorted(seat.held), now)
         self.dispatch.dismiss(seat)
-        self.ledger.flush(now)
+        self.lifecycle.flush(now)
 
     def detach_some(self, consumer: Consumer, now: int, most: int) -> bool:
         """Return a batch of a departing consumer's messages to the queue, if there are very many.
@@ -158,20 +158,20 @@ class Queue:
         some = seat.returning[: -most - 1 : -1]  # from the end of the list: oldest first
         del seat.returning[-most:]
         self._take_back(some, now)
-        self.ledger.flush(now)
+        self.lifecycle.flush(now)
         return True
 
     def _take_back(self, places: Iterable[int], now: int) -> None:
         """End leases of a departed consumer; under at-most-once, remove the messages."""
         for place in places:
-            lease = self.ledger.end_lease(place)
+            lease = self.lifecycle.end_lease(place)
             if lease is None:
                 continue
-            self.ledger.counters.returned += 1
-            if self.ledger.entries.state(place) == SENT:
-                self.ledger.remove(place)
+            self.lifecycle.counters.returned += 1
+            if self.lifecycle.entries.state(place) == SENT:
+                self.lifecycle.remove(place)
             else:
-                self.ledger.give_back(place, lease, now)
+                self.lifecycle.give_back(place, lease, now)
 
     def retire(self, consumer: Consumer) -> None:
         """Deliver no more messages of this queue to a consumer, which keeps those that it has.
@@ -201,18 +201,18 @@ class Queue:
             Deliveries, in the order in which to send them. Those of at-most-once may be sent once
             the event that they have caused is stored.
         """
-        self.ledger.advance(now, most)
+        self.lifecycle.advance(now, most)
         deliveries: list[QueueDelivery] = []
-        self._has_more = (self.ledger.leases.next or now + 1) <= now
-        if self.ledger.is_overdue(now):  # expired messages must not be delivered
+        self._has_more = (self.lifecycle.leases.next or now + 1) <= now
+        if self.lifecycle.is_overdue(now):  # expired messages must not be delivered
             self._has_more = True
             return deliveries
         while True:
             most = self._serve(now, effort, most, deliveries)
-            barriers = len(self.ledger.barriers)
+            barriers = len(self.lifecycle.barriers)
             if barriers:
                 deliveries += self._release_barriers(now)
-            if barriers == len(self.ledger.barriers):
+            if barriers == len(self.lifecycle.barriers):
                 return deliveries
 
     def _serve(self, now: int, effort: int, most: int, deliveries: list[QueueDelivery]) -> int:
@@ -234,41 +234,43 @@ class Queue:
     def capacity(self) -> int:
         """Number of further messages that may be leased (MaxBacklog)."""
         limit = self.settings.max_backlog
-        return _NO_LIMIT if limit is None else limit - len(self.ledger.leases)
+        return _NO_LIMIT if limit is None else limit - len(self.lifecycle.leases)
 
     def _hand_over(self, share: DispatchBatch, now: int) -> QueueDelivery:
         """Lease messages to a consumer."""
-        ledger, settings = self.ledger, self.settings
+        lifecycle, settings = self.lifecycle, self.settings
         seat, places, txids = share
         period = settings.lease_period
         until = None if period is None or settings.at_most_once else now + period
-        ledger.lease(Lease(seat, now, until, places))
+        lifecycle.lease(Lease(seat, now, until, places))
         if settings.at_most_once:
-            ledger.events.append(Sent(now, ledger.entries.marks(places)))
+            lifecycle.events.append(Sent(now, lifecycle.entries.marks(places)))
         elif settings.records_deliveries:
-            ledger.events.append(Leased(now, ledger.entries.marks(places), seat.consumer.name))
-        if ledger.watcher is not None:
-            ledger.watcher.went(places)
+            lifecycle.events.append(
+                Leased(now, lifecycle.entries.marks(places), seat.consumer.name)
+            )
+        if lifecycle.watcher is not None:
+            lifecycle.watcher.went(places)
         return QueueDelivery(seat.consumer, txids, places, until)
 
     def _release_barriers(self, now: int) -> list[QueueDelivery]:
         """Release barriers at the head of the queue to all consumers that they match."""
-        ledger = self.ledger
+        lifecycle = self.lifecycle
         deliveries: list[QueueDelivery] = []
-        while ledger.barriers and ledger.barriers[0] == ledger.entries.head:
-            place = ledger.barriers[0]
+        while lifecycle.barriers and lifecycle.barriers[0] == lifecycle.entries.head:
+            place = lifecycle.barriers[0]
             consumers = self.dispatch.everybody_for(place)
             if consumers is None:
-                if self.dispatch.is_consumed or place not in ledger.passed:
+                if self.dispatch.is_consumed or place not in lifecycle.passed:
                     break
                 consumers = []  # no consumer here, and another instance has released it
-            txid, mark = ledger.entries.txid(place), ledger.entries.mark(place)
+            txid, mark = lifecycle.entries.txid(place), lifecycle.entries.mark(place)
             deliveries += [
                 QueueDelivery(consumer, (txid,), (place,), None, is_barrier=True)
                 for consumer in consumers
             ]
-            ledger.remove(place)
-            ledger.events.append(Released(now, [mark]))
+            lifecycle.remove(place)
+            lifecycle.events.append(Released(now, [mark]))
         return deliveries
 
     @property
@@ -283,9 +285,9 @@ class Queue:
 
     def _is_to_come(self, mark: PublisherSequence) -> bool:
         """Return whether a missing message may still arrive, also from beyond TargetQueueDepth."""
-        if self.ledger.entries.has_come(mark):
+        if self.lifecycle.entries.has_come(mark):
             return self._is_missing(mark)
-        return self.ledger.inactive > 0 or not self._was_recorded(mark)
+        return self.lifecycle.inactive > 0 or not self._was_recorded(mark)
 
     # other instances
 
@@ -297,22 +299,22 @@ class Queue:
         Returns:
             The messages that changed owner: those that are here and not leased.
         """
-        ledger = self.ledger
+        lifecycle = self.lifecycle
         moved: list[PublisherSequence] = []
         turns: list[int] = []
         for mark in marks:
-            place = ledger.entries.find(mark)
-            if place is None or ledger.entries.state(place) in _STAY:
+            place = lifecycle.entries.find(mark)
+            if place is None or lifecycle.entries.state(place) in _STAY:
                 continue
-            title = ledger.title(place)
+            title = lifecycle.title(place)
             if title.owner != owner:
-                ledger.transfer(place, OwnershipClaim(title.turn + 1, owner), now)
+                lifecycle.transfer(place, OwnershipClaim(title.turn + 1, owner), now)
                 moved.append(mark)
                 turns.append(title.turn + 1)
         if moved:
-            ledger.events.append(Transferred(now, moved, owner, turns))
-        ledger.flush(now)
-        ledger.advance(now, MAX_DELIVERED_MESSAGES)
+            lifecycle.events.append(Transferred(now, moved, owner, turns))
+        lifecycle.flush(now)
+        lifecycle.advance(now, MAX_DELIVERED_MESSAGES)
         return moved
 
     def settle_ownership(self, marks: Iterable[PublisherSequence], owner: str, now: int) -> None:
@@ -326,41 +328,41 @@ class Queue:
             owner: the name of the one of the two that is the later by name: see `OwnershipClaim`.
             now: the current time.
         """
-        ledger, title = self.ledger, OwnershipClaim(0, owner)
+        lifecycle, title = self.lifecycle, OwnershipClaim(0, owner)
         left: list[PublisherSequence] = []
         for mark in marks:
-            place = ledger.entries.find(mark)
-            was_ours = place is not None and not ledger.entries.owner(place)
-            is_new = ledger.claim(mark, title, now, may_come=self._is_to_come(mark))
+            place = lifecycle.entries.find(mark)
+            was_ours = place is not None and not lifecycle.entries.owner(place)
+            is_new = lifecycle.claim(mark, title, now, may_come=self._is_to_come(mark))
             if is_new:
                 left.append(mark)
-                ledger.counters.owned_twice += was_ours
+                lifecycle.counters.owned_twice += was_ours
         if left:
-            ledger.events.append(Transferred(now, left, owner, [0] * len(left)))
-        ledger.flush(now)
+            lifecycle.events.append(Transferred(now, left, owner, [0] * len(left)))
+        lifecycle.flush(now)
 
     def hear(self, event: QueueEvent, now: int) -> None:
         """Apply an event that another instance has recorded."""
         self.elsewhere.hear(event, now)
-        self.ledger.flush(now)
+        self.lifecycle.flush(now)
 
     def correct(self, claims: Iterable[tuple[PublisherSequence, OwnershipClaim]], now: int) -> None:
         """Apply claims of ownership by other instances; see `MessageLifecycle.claim`."""
         for mark, title in claims:
-            self.ledger.claim(mark, title, now, may_come=False)
-        self.ledger.flush(now)
+            self.lifecycle.claim(mark, title, now, may_come=False)
+        self.lifecycle.flush(now)
 
     # recorded events
 
     def take_events(self) -> list[QueueEvent]:
         """Return the events to record since the last call, in this order."""
-        ledger = self.ledger
-        if ledger.taken:
-            taken, ledger.taken = ledger.taken, {}
-            ledger.events.append(Acked(max(taken.values()), list(taken)))
-        if not ledger.events:
+        lifecycle = self.lifecycle
+        if lifecycle.taken:
+            taken, lifecycle.taken = lifecycle.taken, {}
+            lifecycle.events.append(Acked(max(taken.values()), list(taken)))
+        if not lifecycle.events:
             return []
-        events, ledger.events = ledger.events, []
+        events, lifecycle.events = lifecycle.events, []
         return events
 
     def replay(self, event: QueueEvent, came: int | None = None) -> None:
@@ -371,27 +373,27 @@ class Queue:
             came: arrival time of another instance's event, by the local clock; None if it is local.
         """
         if came is None:
-            recovery.replay(self.ledger, event)
+            recovery.replay(self.lifecycle, event)
         else:
             self.elsewhere.hear(event, came, is_over=True)
 
     def finish_recovery(self, now: int) -> None:
         """End the replay: expire messages that must not be delivered once more."""
         self.elsewhere.finish_recovery()
-        recovery.finish(self.ledger, now)
+        recovery.finish(self.lifecycle, now)
 
     @property
     def oldest_txid(self) -> int | None:
         """The txid of the oldest message in the queue; all messages before have left it.
 
         None if it is empty. Recovery needs the journal from there on. Acknowledgements that wait
-        for their messages (`ledger.deferred`) may be older, and have to be kept separately.
+        for their messages (`lifecycle.deferred`) may be older, and have to be kept separately.
         """
-        ledger = self.ledger
-        head = ledger.entries.head
-        if head != ledger.entries.end:
-            return ledger.entries.txid(head)
-        return ledger.resume_txid if ledger.inactive else None
+        lifecycle = self.lifecycle
+        head = lifecycle.entries.head
+        if head != lifecycle.entries.end:
+            return lifecycle.entries.txid(head)
+        return lifecycle.resume_txid if lifecycle.inactive else None
 
     def restore_deferred(self, acks: Iterable[tuple[PublisherSequence, int]]) -> None:
         """Restore acknowledgements that wait for their messages, before anything is replayed.
@@ -400,7 +402,7 @@ class Queue:
             acks: their bookmarks, each with its arrival time.
         """
         for mark, came in acks:
-            self.ledger.deferred.add((mark,), came)
+            self.lifecycle.deferred.add((mark,), came)
 
     # timeouts
 
@@ -410,25 +412,25 @@ class Queue:
 
         It may be earlier than needed, and never is later.
         """
-        return self.ledger.next_moment
+        return self.lifecycle.next_moment
 
     # inspection
 
     @property
     def counters(self) -> QueueCounters:
         """Totals of the queue's events."""
-        return self.ledger.counters
+        return self.lifecycle.counters
 
     @property
     def depth(self) -> int:
         """Number of messages in the queue, leased ones included."""
-        return self.ledger.depth
+        return self.lifecycle.depth
 
     @property
     def leased(self) -> int:
         """Number of messages that consumers have and have not acknowledged."""
-        return len(self.ledger.leases)
+        return len(self.lifecycle.leases)
 
     def watch(self, watcher: AvailabilityWatcher | None) -> None:
         """Notify a watcher of the visible messages, None for no watcher."""
-        self.ledger.watcher = watcher
+        self.lifecycle.watcher = watcher

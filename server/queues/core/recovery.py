@@ -30,55 +30,55 @@ _LONG_AGO: Final = 0
 """The time of a replay: nothing expires by it, because expirations are events by themselves."""
 
 
-def replay(ledger: MessageLifecycle, event: QueueEvent) -> None:
+def replay(lifecycle: MessageLifecycle, event: QueueEvent) -> None:
     """Replay an event of this instance."""
     match event:
         case Acked() | Deferred():
-            ledger.counters.acknowledged += _end(ledger, event)
+            lifecycle.counters.acknowledged += _end(lifecycle, event)
         case Cancelled():
-            for index, place in ledger.known(event.marks):
-                ledger.attempt(place).cancels = event.counts[index]
-                ledger.counters.cancelled += 1
+            for index, place in lifecycle.known(event.marks):
+                lifecycle.attempt(place).cancels = event.counts[index]
+                lifecycle.counters.cancelled += 1
                 if event.retry_at[index] > event.at:
-                    ledger.delay(place, event.retry_at[index])
+                    lifecycle.delay(place, event.retry_at[index])
         case Leased():
-            for _, place in ledger.known(event.marks):
-                attempts = ledger.attempt(place)
+            for _, place in lifecycle.known(event.marks):
+                attempts = lifecycle.attempt(place)
                 attempts.deliveries += 1
                 attempts.last_consumer = event.consumer
                 attempts.last_leased = event.at
         case Transferred():
             for mark, turn in zip(event.marks, event.turns, strict=False):
-                ledger.claim(mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True)
+                lifecycle.claim(mark, OwnershipClaim(turn, event.owner), _LONG_AGO, may_come=True)
         case Expired():
-            ledger.counters.expired += _end(ledger, event)
+            lifecycle.counters.expired += _end(lifecycle, event)
         case _:  # Sent, Released
-            _end(ledger, event)
+            _end(lifecycle, event)
 
 
-def finish(ledger: MessageLifecycle, now: int) -> None:
+def finish(lifecycle: MessageLifecycle, now: int) -> None:
     """End the replay: expire messages that must not be delivered once more."""
-    limit = ledger.settings.max_deliveries
-    for place, attempts in list(ledger.all_attempts.items()):
-        if limit and attempts.deliveries >= limit and not ledger.entries.owner(place):
-            ledger.expire(place, (MAX_DELIVERIES,))
-    ledger.flush(now)
+    limit = lifecycle.settings.max_deliveries
+    for place, attempts in list(lifecycle.all_attempts.items()):
+        if limit and attempts.deliveries >= limit and not lifecycle.entries.owner(place):
+            lifecycle.expire(place, (MAX_DELIVERIES,))
+    lifecycle.flush(now)
 
 
-def _end(ledger: MessageLifecycle, event: QueueEvent) -> int:
+def _end(lifecycle: MessageLifecycle, event: QueueEvent) -> int:
     """Remove messages from the queue; return how many were in it.
 
     A message that is not here may arrive later: if the event says so, and if there are inactive
     messages, because it may have been active when the event happened.
     """
-    is_to_come = isinstance(event, Deferred) or ledger.inactive > 0
+    is_to_come = isinstance(event, Deferred) or lifecycle.inactive > 0
     count = 0
     for mark in event.marks:
-        ledger.taken.pop(mark, None)
-        place = ledger.entries.find(mark)
-        if place is not None and ledger.entries.state(place) != GONE:
-            ledger.remove(place)
+        lifecycle.taken.pop(mark, None)
+        place = lifecycle.entries.find(mark)
+        if place is not None and lifecycle.entries.state(place) != GONE:
+            lifecycle.remove(place)
             count += 1
         elif is_to_come:
-            ledger.deferred.add((mark,), event.at)
+            lifecycle.deferred.add((mark,), event.at)
     return count

@@ -39,7 +39,7 @@ class RemoteEvents:
     """Applies the events of other instances to the local messages.
 
     Args:
-        ledger: the messages.
+        lifecycle: the messages.
         is_to_come: tells whether a message that is not here may still arrive.
 
     Attributes:
@@ -48,10 +48,10 @@ class RemoteEvents:
     """
 
     def __init__(
-        self, ledger: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
+        self, lifecycle: MessageLifecycle, is_to_come: Callable[[PublisherSequence], bool]
     ) -> None:
         self.pace = INITIAL_PEER_LATENCY_US
-        self._ledger: Final = ledger
+        self._lifecycle: Final = lifecycle
         self._is_to_come: Final = is_to_come
         self._unsure: list[PublisherSequence] = []
 
@@ -64,20 +64,20 @@ class RemoteEvents:
             is_over: whether it arrived in an earlier run of this instance, and is read from the
                 log.
         """
-        ledger = self._ledger
+        lifecycle = self._lifecycle
         match event:
             case Released():
-                ledger.passed.update(place for _, place in ledger.known(event.marks))
+                lifecycle.passed.update(place for _, place in lifecycle.known(event.marks))
             case Cancelled():
-                for index, place in ledger.known(event.marks):
-                    attempts = ledger.attempt(place)
+                for index, place in lifecycle.known(event.marks):
+                    attempts = lifecycle.attempt(place)
                     attempts.cancels = max(attempts.cancels, event.counts[index])
                     delay = event.retry_at[index] - event.at
-                    if delay > 0 and ledger.entries.state(place) == FOREIGN:
-                        ledger.delay(place, now + delay)
+                    if delay > 0 and lifecycle.entries.state(place) == FOREIGN:
+                        lifecycle.delay(place, now + delay)
             case Leased():
-                for _, place in ledger.known(event.marks):
-                    attempts = ledger.attempt(place)
+                for _, place in lifecycle.known(event.marks):
+                    attempts = lifecycle.attempt(place)
                     attempts.deliveries += 1
                     attempts.last_consumer = event.consumer
                     attempts.last_leased = now
@@ -89,23 +89,23 @@ class RemoteEvents:
 
     def finish_recovery(self) -> None:
         """End the replay: drop acknowledgements and titles of messages that cannot arrive."""
-        ledger = self._ledger
+        lifecycle = self._lifecycle
         unsure, self._unsure = self._unsure, []
-        over = [mark for mark in (*unsure, *ledger.titles.early) if not self._is_to_come(mark)]
-        ledger.deferred.drop(over)
-        ledger.titles.drop(over)
+        over = [mark for mark in (*unsure, *lifecycle.titles.early) if not self._is_to_come(mark)]
+        lifecycle.deferred.drop(over)
+        lifecycle.titles.drop(over)
 
     def _claim(
         self, mark: PublisherSequence, title: OwnershipClaim, now: int, *, is_over: bool
     ) -> None:
         may_come = is_over or self._is_to_come(mark)
-        self._ledger.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
+        self._lifecycle.claim(mark, title, _LONG_AGO if is_over else now, may_come=may_come)
 
     def _end(self, marks: Iterable[PublisherSequence], now: int, *, is_over: bool) -> None:
         """Remove messages that have left the queue elsewhere."""
-        ledger, entries = self._ledger, self._ledger.entries
+        lifecycle, entries = self._lifecycle, self._lifecycle.entries
         for mark in marks:
-            ledger.taken.pop(mark, None)
+            lifecycle.taken.pop(mark, None)
             place = entries.find(mark)
             state = GONE if place is None else entries.state(place)
             if place is not None and state != GONE:
@@ -113,11 +113,11 @@ class RemoteEvents:
                     continue
                 if state == FOREIGN:
                     self.pace += (now - entries.time(place) - self.pace) // _LATEST
-                if ledger.end_lease(place) is not None:
-                    ledger.counters.ended_elsewhere += 1
-                ledger.remove(place)
-                ledger.counters.acknowledged += 1
+                if lifecycle.end_lease(place) is not None:
+                    lifecycle.counters.ended_elsewhere += 1
+                lifecycle.remove(place)
+                lifecycle.counters.acknowledged += 1
             elif is_over or self._is_to_come(mark):
-                ledger.deferred.add((mark,), now)
+                lifecycle.deferred.add((mark,), now)
                 if is_over:
                     self._unsure.append(mark)

@@ -80,7 +80,7 @@ class QueueAckHandler:
         recording: appends the queue's events to the log.
         make_matching: makes a matcher of filters, given the callback for a filter that fails.
         on_change: called when messages may have left, or may be delivered again.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class QueueAckHandler:
         recording: QueueJournal,
         make_matching: Callable[[Callable[[ConsumerFilter, Exception], None]], QueueFilterMatcher],
         on_change: Callable[[], None],
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._recording: Final = recording
         self._make_matching: Final = make_matching
         self._on_change: Final = on_change
-        self._surroundings: Final = surroundings
+        self._services: Final = services
 
     def acknowledge(self, marks: Sequence[PublisherSequence], said: AckTerms) -> QueueAckResult:
         """Acknowledge messages by their bookmarks.
@@ -104,7 +104,7 @@ class QueueAckHandler:
             JournalUnavailableError: it cannot be recorded now. It takes effect nevertheless, and a
                 restart may undo it.
         """
-        now = self._surroundings.now
+        now = self._services.now
         result = self._core.acknowledge(marks, now, said.client, said.way, said.delay)
         self._record(said)
         return QueueAckResult(len(marks), len(marks) - len(result.refused), result.done)
@@ -123,7 +123,7 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: the command's number cannot be recorded now.
         """
-        now = self._surroundings.now
+        now = self._services.now
         lasts = self._core.settings.lease_period if period is None else period
         done = 0
         if lasts is not None:
@@ -133,7 +133,7 @@ class QueueAckHandler:
 
     def find_marks(self, marks: Sequence[PublisherSequence]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some bookmarks that are in the queue, in batches."""
-        entries = self._core.ledger.entries
+        entries = self._core.lifecycle.entries
         for some in _batches(iter(marks)):
             there = map(entries.find, some)
             yield MessageSearchBatch(
@@ -154,7 +154,7 @@ class QueueAckHandler:
         """
         matching = self._make_matching(_fail)
         matching.add(ConsumerFilter(to_text(expr), expr))
-        txids = self._core.ledger.entries.txids
+        txids = self._core.lifecycle.entries.txids
         for places in _batches(everything(self._core)):
             matched = matching.match(txids(places))
             found = [place for place, filters in zip(places, matched, strict=True) if filters]
@@ -171,7 +171,7 @@ class QueueAckHandler:
         """
         matching = self._make_matching(_fail)
         matching.add(ConsumerFilter(to_text(permitted), permitted))
-        txids = self._core.ledger.entries.txids
+        txids = self._core.lifecycle.entries.txids
         for portion in found:
             matched = matching.match(txids(portion.places)) if portion.places else ()
             left = [
@@ -182,7 +182,7 @@ class QueueAckHandler:
     def find_keys(self, keys: Iterable[str]) -> Iterator[MessageSearchBatch]:
         """Find the messages with some SOW keys, in batches."""
         numbers = {int(key) for key in keys if key.isascii() and key.isdigit()}
-        sow_key = self._core.ledger.entries.sow_key
+        sow_key = self._core.lifecycle.entries.sow_key
         for places in _batches(everything(self._core)):
             found = [place for place in places if sow_key(place) in numbers]
             yield MessageSearchBatch(len(found), found)
@@ -196,7 +196,7 @@ class QueueAckHandler:
         Raises:
             JournalUnavailableError: as for `acknowledge`.
         """
-        now = self._surroundings.now
+        now = self._services.now
         result = self._core.acknowledge_places(places, now, said.client, said.way, said.delay)
         self._record(said)
         return result.done
@@ -204,7 +204,7 @@ class QueueAckHandler:
     @property
     def is_log_crowded(self) -> bool:
         """True if the log accepts entries, but too many wait to be written to it."""
-        journal = self._surroundings.log.journal
+        journal = self._services.log.journal
         return journal.is_crowded and journal.refusal is None
 
     def _record(self, said: AckTerms) -> None:

@@ -95,8 +95,8 @@ class QueueBrowser:
         name: its name.
         message_type: parses bodies.
         functions: the functions that filters may call.
-        shelf: the cache of recent messages.
-        surroundings: the server's services for the queue.
+        message_cache: the cache of recent messages.
+        services: the server's services for the queue.
 
     Attributes:
         records: the visible messages as records, for queries.
@@ -108,20 +108,20 @@ class QueueBrowser:
         name: str,
         message_type: MessageType,
         functions: Functions,
-        shelf: MessageCache,
-        surroundings: QueueServices,
+        message_cache: MessageCache,
+        services: QueueServices,
     ) -> None:
         self._core: Final = core
-        self._shelf: Final = shelf
-        self._read_back: Final = shelf.sibling(_ROOM)
-        self._surroundings: Final = surroundings
+        self._message_cache: Final = message_cache
+        self._read_back: Final = message_cache.sibling(_ROOM)
+        self._services: Final = services
         self._follows = False
         self._has_begun = False
         self._pending: dict[int, _MessageVisibility] = {}
         self._oldest_pending = _LAST_TXID  # or one before that
         self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
         self._mourners: list[Callable[[UnacknowledgedMessage], None]] = []
-        self._departed: deque[RemovalDetails] = deque()
+        self._closed_totals: deque[RemovalDetails] = deque()
         self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
@@ -132,7 +132,7 @@ class QueueBrowser:
     @cached_property
     def audience(self) -> RecordTopic:
         """The subscriptions that follow the queue without consuming."""
-        return self._surroundings.topics.lookers_at(self.records)
+        return self._services.topics.lookers_at(self.records)
 
     def attach(self, subscription: Subscription, permit: Permit) -> None:
         """Add a subscription that follows the queue. See `SubscriberSet.attach`."""
@@ -171,8 +171,8 @@ class QueueBrowser:
         self._pending.clear()
         self._told.clear()
         if wanted:
-            entries = self._core.ledger.entries
-            for place, attempts in self._core.ledger.all_attempts.items():
+            entries = self._core.lifecycle.entries
+            for place, attempts in self._core.lifecycle.all_attempts.items():
                 self._told[entries.txid(place)] = attempts.deliveries, attempts.last_leased
         self._core.watch(self if wanted else None)
 
@@ -188,7 +188,7 @@ class QueueBrowser:
 
     def _note(self, places: Sequence[int], *, is_seen: bool) -> None:
         pending = self._pending
-        for txid in map(self._core.ledger.entries.txid, places):
+        for txid in map(self._core.lifecycle.entries.txid, places):
             earlier = pending.get(txid)
             was_seen = not is_seen if earlier is None else earlier.was_seen
             pending[txid] = _MessageVisibility(was_seen, is_seen)
@@ -201,16 +201,16 @@ class QueueBrowser:
             return
         for event in events:
             if isinstance(event, Expired):
-                self._departed += event.departures
+                self._closed_totals += event.departures
                 oldest = min(departure.txid for departure in event.departures)
                 self._oldest_departed = min(self._oldest_departed, oldest)
-        if self._departed:
+        if self._closed_totals:
             self._wake()
 
     def _wake(self) -> None:
         if not self._is_awake:
             self._is_awake = True
-            self._surroundings.queue(self)
+            self._services.queue(self)
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -224,15 +224,15 @@ class QueueBrowser:
             self._bury_some()
         except JournalUnreadableError:
             self._is_awake = False
-            self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)
+            self._services.clock.call_later(_RETRY_SECONDS, self._wake)
             return False
-        self._is_awake = bool(self._pending or self._departed)
+        self._is_awake = bool(self._pending or self._closed_totals)
         return self._is_awake
 
     def _tell_some(self) -> None:
         txids = list(islice(self._pending, _BATCH_SIZE))
         messages = self.read(txids)
-        envelope = Envelope(None, self._surroundings.clock.now())
+        envelope = Envelope(None, self._services.clock.now())
         for txid, message in zip(txids, messages, strict=True):
             known = self._pending.pop(txid)
             told = self._told.pop(txid, _NEVER)
@@ -250,16 +250,16 @@ class QueueBrowser:
             self._oldest_pending = _LAST_TXID
 
     def _bury_some(self) -> None:
-        some = list(islice(self._departed, _BATCH_SIZE))
+        some = list(islice(self._closed_totals, _BATCH_SIZE))
         messages = self.read([departure.txid for departure in some])
         for departure, message in zip(some, messages, strict=True):
-            self._departed.popleft()
+            self._closed_totals.popleft()
             if message is None:
                 continue
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
                 mourner(UnacknowledgedMessage(message.body, correlation_id, departure))
-        if not self._departed:
+        if not self._closed_totals:
             self._oldest_departed = _LAST_TXID
 
     # reading
@@ -267,12 +267,12 @@ class QueueBrowser:
     @property
     def needed_from(self) -> int | None:
         """The txid of the oldest message still to be read, even if it has left; None for none."""
-        if not (self._queries or self._pending or self._departed):
+        if not (self._queries or self._pending or self._closed_totals):
             return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        if self._departed:
+        if self._closed_totals:
             needed.append(self._oldest_departed)
         return min(needed, default=None)
 
@@ -282,7 +282,7 @@ class QueueBrowser:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
-        at_hand = map(self._shelf.at_hand, txids)
+        at_hand = map(self._message_cache.at_hand, txids)
         return [
             self._read_back.get((txid,))[0] if message is None else message
             for txid, message in zip(txids, at_hand, strict=True)
@@ -349,7 +349,7 @@ class QueueBrowser:
     @property
     def count(self) -> int:
         """The number of visible messages. See `seen`."""
-        counts, pending = self._core.ledger.entries.counts, self._pending.values()
+        counts, pending = self._core.lifecycle.entries.counts, self._pending.values()
         untold = sum(known.is_seen - known.was_seen for known in pending)
         return sum(counts[state] for state in VISIBLE) - untold
 

@@ -119,7 +119,7 @@ class QueueCheckpoints:
                 queue.spec.recovery_point,
                 self._begins[queue],
                 self._start_of(queue),
-                tuple(queue.core.ledger.deferred),
+                tuple(queue.core.lifecycle.deferred),
             )
             for queue in self._queues
         ]
@@ -138,4 +138,4 @@ class QueueCheckpoints:
 
 
 def _early_changes(queue: QueueTopic) -> int:
-    return queue.core.ledger.deferred.changes
+    return queue.core.lifecycle.deferred.changes

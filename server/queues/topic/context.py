@@ -62,7 +62,7 @@ class QueueServices:
         clock: the time, and timers.
         queue: schedules work in time slices.
         events: the server's log.
-        fabric: the other instances.
+        queue_peers: the other instances.
         group: the Group of this instance.
         is_replicated: returns True if this instance replicates a topic, by message type and name.
     """
@@ -74,7 +74,7 @@ class QueueServices:
         clock: Clock,
         queue: Callable[[EngineTask], None],
         events: ServerLog,
-        fabric: QueuePeers,
+        queue_peers: QueuePeers,
         group: str,
         is_replicated: Callable[[str, str], bool],
     ) -> None:
@@ -83,7 +83,7 @@ class QueueServices:
         self.clock: Final = clock
         self.queue: Final = queue
         self.events: Final = events
-        self.fabric: Final = fabric
+        self.queue_peers: Final = queue_peers
         self.group: Final = group
         self.is_replicated: Final = is_replicated
 

@@ -150,7 +150,7 @@ class DeadLetterPublisher:
     Args:
         spec: the queue.
         read: reads messages by their txids; None for a message that is damaged in the log.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
 
     Attributes:
         part: the publisher part of the letters' bookmarks; it is the same in all runs.
@@ -160,15 +160,15 @@ class DeadLetterPublisher:
         self,
         spec: QueueSpec,
         read: Callable[[Sequence[int]], list[CachedMessage | None]],
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         self._queue: Final = spec.name
         self._topic: Final = spec.dead_letter_topic
         self._read: Final = read
-        self._surroundings: Final = surroundings
+        self._services: Final = services
         name = f"dead letters of {spec.message_type} queue {spec.name}"
         self._author: Final = ServerPublisher(name, spec.message_type)
-        self.part: Final = self._author.part(surroundings.log.instance)
+        self.part: Final = self._author.part(services.log.instance)
         # by message without a letter: the txid of the entry of its expiry, and its departure
         self._pending: dict[PublisherSequence, tuple[int, RemovalDetails]] = {}
         self._oldest = _LAST_TXID  # of these messages, or an older txid
@@ -230,7 +230,7 @@ class DeadLetterPublisher:
     def _wake(self) -> None:
         if self._has_begun and self._pending and not self._is_awake:
             self._is_awake = True
-            self._surroundings.queue(self)
+            self._services.queue(self)
 
     @property
     def doing(self) -> tuple[str, str]:
@@ -263,7 +263,7 @@ class DeadLetterPublisher:
         """Publish a letter; return the problem if it is to be retried, else None."""
         letter = DeadLetter(
             self._queue,
-            message.tray.topic,
+            message.batch.topic,
             departure.reasons,
             departure.deliveries,
             departure.cancels,
@@ -271,10 +271,10 @@ class DeadLetterPublisher:
             mark,
             message.context.correlation_id or "",
         )
-        surroundings = self._surroundings
+        services = self._services
         author = replace(self._author, user=message.context.user or "")
-        envelope = Envelope(author, surroundings.clock.now(), letter.to_text())
-        topic = surroundings.topics.find(self._author.message_type, self._topic or "")
+        envelope = Envelope(author, services.clock.now(), letter.to_text())
+        topic = services.topics.find(self._author.message_type, self._topic or "")
         for rejection in topic.publish((message.body,), envelope):
             if rejection.reason == _PASSING:
                 return rejection.detail
@@ -283,7 +283,7 @@ class DeadLetterPublisher:
 
     def _complain(self, mark: PublisherSequence, problem: str) -> None:
         client, sequence = mark
-        self._surroundings.events.emit(
+        self._services.events.emit(
             "1D-0020",
             queue=self._queue,
             bookmark=f"{client}|{sequence}|",
@@ -294,8 +294,8 @@ class DeadLetterPublisher:
     def _try_later(self, problem: str) -> None:
         if not self._is_failing:
             self._is_failing = True
-            self._surroundings.events.emit(
+            self._services.events.emit(
                 "1D-0019", queue=self._queue, topic=self._topic, problem=problem
             )
         self._is_awake = False
-        self._surroundings.clock.call_later(_RETRY_SECONDS, self._wake)
+        self._services.clock.call_later(_RETRY_SECONDS, self._wake)

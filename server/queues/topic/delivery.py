@@ -48,35 +48,35 @@ class QueueDeliveryTask:
     Args:
         core: the queue.
         name: its name.
-        shelf: reads the messages.
+        message_cache: reads the messages.
         refilling: activates messages beyond TargetQueueDepth.
         recording: appends the queue's events to the log.
         membership: requests messages from other instances, and transfers some.
         delivery_for: makes the delivery that frames messages for subscriptions; see `Topic`.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
     """
 
     def __init__(
         self,
         core: Queue,
         name: str,
-        shelf: MessageCache,
+        message_cache: MessageCache,
         refilling: DepthRefill,
         recording: QueueJournal,
         membership: SharedQueue,
         delivery_for: Callable[[Sequence[Subscription]], MessageDelivery],
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
-        self._shelf: Final = shelf
+        self._message_cache: Final = message_cache
         self._refilling: Final = refilling
         self._recording: Final = recording
         self._membership: Final = membership
         self._delivery_for: Final = delivery_for
-        self._surroundings: Final = surroundings
+        self._services: Final = services
         self._deliveries: dict[Subscription, MessageDelivery] = {}
-        self._unread: Final = StalledConsumers(surroundings.clock)
+        self._unread: Final = StalledConsumers(services.clock)
         self._outgoing: deque[QueueDelivery] = deque()
         self._is_awake = False
         self._is_stalled = False
@@ -87,7 +87,7 @@ class QueueDeliveryTask:
         """Schedule a delivery slice, unless deliveries are paused."""
         if not self._is_awake and not self._is_stalled:
             self._is_awake = True
-            self._surroundings.queue(self)
+            self._services.queue(self)
 
     def forget(self, subscription: Subscription) -> None:
         """Forget an ended subscription; a no-op if nothing was delivered to it."""
@@ -96,7 +96,7 @@ class QueueDeliveryTask:
 
     def cannot_read(self, problem: JournalUnreadableError) -> None:
         """Log an unreadable log, and pause all deliveries for a while."""
-        self._surroundings.events.emit("1D-0015", queue=self._name, problem=problem)
+        self._services.events.emit("1D-0015", queue=self._name, problem=problem)
         self._is_stalled = True
         self._later(_RETRY_SECONDS)
 
@@ -132,7 +132,7 @@ class QueueDeliveryTask:
             return False
 
     def _decide(self) -> None:
-        now = self._surroundings.now
+        now = self._services.now
         deliveries = self._core.deliver(now, _MATCH_BATCH_SIZE, _SEND_BATCH_SIZE)
         if not self._core.settings.at_most_once:
             self._outgoing += deliveries
@@ -172,13 +172,13 @@ class QueueDeliveryTask:
             return  # the consumer has been detached meanwhile, and its leases have ended
         subscription = cast("Subscription", delivery.consumer.subscription)  # the current one
         txids = delivery.txids if is_fresh else self._still_leased(delivery)
-        found = list(self._shelf.find(txids))
+        found = list(self._message_cache.find(txids))
         there = [part for part in found if part is not None]
-        until, ahead = delivery.lease_until, self._surroundings.ahead
+        until, ahead = delivery.lease_until, self._services.ahead
         lease = lease_key(None if until is None else until + ahead)
         for alike in [there] if len(there) == 1 else _alike(there):
             self._hand_over(subscription, QueueDeliveryBatch(alike, lease))
-        self._unread.sent(delivery.consumer, self._surroundings.now, until)
+        self._unread.sent(delivery.consumer, self._services.now, until)
 
     def _still_leased(self, delivery: QueueDelivery) -> Sequence[int]:
         """Return the txids of a delivery that are still leased to its consumer.
@@ -188,7 +188,7 @@ class QueueDeliveryTask:
         if delivery.is_barrier:
             return delivery.txids
         consumer = delivery.consumer
-        leases = list(map(self._core.ledger.leases.by_place.get, delivery.places))
+        leases = list(map(self._core.lifecycle.leases.by_place.get, delivery.places))
         if not any(_is_over(lease, consumer) for lease in set(leases)):
             return delivery.txids
         return [
@@ -213,13 +213,13 @@ class QueueDeliveryTask:
         moment = min((one for one in moments if one is not None), default=None)
         if moment is None or (self._timer_at is not None and self._timer_at <= moment):
             return
-        self._later(max((moment - self._surroundings.now) / _MICROSECONDS, _MIN_DELAY))
+        self._later(max((moment - self._services.now) / _MICROSECONDS, _MIN_DELAY))
         self._timer_at = moment
 
     def _later(self, seconds: float) -> None:
         self._cancel_timer()
         self._timer_at = None
-        self._cancel_timer = self._surroundings.clock.call_later(seconds, self._wake_by_timer)
+        self._cancel_timer = self._services.clock.call_later(seconds, self._wake_by_timer)
 
     def _wake_by_timer(self) -> None:
         self._timer_at = None

@@ -32,8 +32,8 @@ class QueueDeliveryBatch:
     def __init__(self, parts: Sequence[QueueBatchPart], lease: bytes) -> None:
         self._parts = parts
         self._lease = lease
-        self.bodies: Sequence[bytes] = _joined([part.of(part.tray.bodies) for part in parts])
-        self._keys = parts[0].tray.keys
+        self.bodies: Sequence[bytes] = _joined([part.of(part.batch.bodies) for part in parts])
+        self._keys = parts[0].batch.keys
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -50,12 +50,12 @@ class QueueDeliveryBatch:
     ) -> bytes:
         """See `MessageBatch`."""
         parts = self._parts
-        varying = b',"bm":"%d|%%d|"' % parts[0].tray.client + self._lease
-        sequences = _joined([part.of(part.tray.sequences) for part in parts])
+        varying = b',"bm":"%d|%%d|"' % parts[0].batch.client + self._lease
+        sequences = _joined([part.of(part.batch.sequences) for part in parts])
         columns: list[Sequence[int | bytes]] = [sequences]
         if timestamp:
             varying += b',"ts":"%s"'
-            moments = _joined([part.of(part.tray.moments) for part in parts])
+            moments = _joined([part.of(part.batch.moments) for part in parts])
             columns.append([_moment_text(moment) for moment in moments])
         start, keys, end = (text.replace(b"%", b"%%") for text in (left, self._keys, right))
         bodies = self.bodies if presented is None else presented
@@ -67,10 +67,10 @@ class QueueDeliveryBatch:
             if position < len(part.positions):
                 break
             position -= len(part.positions)
-        tray, place = part.tray, part.positions[position]
-        envelope = copy(tray.envelope(place))
-        envelope.received = tray.moments[place] / _MICROSECONDS
-        envelope.bookmark = f"{tray.client}|{tray.sequences[place]}|"
+        batch, place = part.batch, part.positions[position]
+        envelope = copy(batch.envelope(place))
+        envelope.received = batch.moments[place] / _MICROSECONDS
+        envelope.bookmark = f"{batch.client}|{batch.sequences[place]}|"
         envelope.keys += envelope.bookmark_key + self._lease
         return envelope
 

@@ -57,23 +57,23 @@ class DepthRefill:
         Raises:
             JournalUnreadableError: the log cannot be read at the moment.
         """
-        ledger = self._core.ledger
-        if not ledger.inactive:
+        lifecycle = self._core.lifecycle
+        if not lifecycle.inactive:
             self._cursor = None
-        wanted = min(ledger.wanted, most)
+        wanted = min(lifecycle.wanted, most)
         if not wanted or self._waits_for_log:
             return False
         cursor = self._cursor
         if cursor is None:
-            span = LogSpan(ledger.resume_txid - 1)
+            span = LogSpan(lifecycle.resume_txid - 1)
             cursor = self._cursor = self._log.journal.replay(span, self._is_fed_by, MESSAGES)
         for run in cursor.read_on(wanted).runs():
-            self._entrance.enter(run, ledger.admit)
-        if ledger.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
+            self._entrance.enter(run, lifecycle.admit)
+        if lifecycle.wanted and cursor.is_caught_up:  # the rest is not on stable storage yet
             self._waits_for_log = True
             self._log.when_longer(self._log_is_longer)
             return False
-        return ledger.wanted > 0
+        return lifecycle.wanted > 0
 
     def _log_is_longer(self) -> None:
         self._waits_for_log = False

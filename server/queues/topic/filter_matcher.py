@@ -50,7 +50,7 @@ class QueueFilterMatcher:
     """Evaluates filters for messages that are identified by their txids.
 
     Args:
-        shelf: reads the messages.
+        message_cache: reads the messages.
         message_type: parses bodies.
         functions: the functions that filters may call.
         on_failure: called when a filter fails.
@@ -61,7 +61,7 @@ class QueueFilterMatcher:
 
     def __init__(
         self,
-        shelf: MessageCache,
+        message_cache: MessageCache,
         message_type: MessageType,
         functions: Functions,
         on_failure: Callable[[ConsumerFilter, Exception], None],
@@ -70,7 +70,7 @@ class QueueFilterMatcher:
     ) -> None:
         self._functions = functions
         self._leases = leases
-        self._shelf = shelf
+        self._message_cache = message_cache
         self._filters = FilterSet(message_type, functions, self._failed)
         self._on_failure = on_failure
         self._on_unreadable = on_unreadable
@@ -114,7 +114,7 @@ class QueueFilterMatcher:
         """
         results: list[Collection[Hashable]] = []
         try:
-            parts = list(self._shelf.find(txids))
+            parts = list(self._message_cache.find(txids))
         except JournalUnreadableError as problem:
             self._on_unreadable(problem)
             raise UnmatchedError(str(problem)) from problem
@@ -123,18 +123,18 @@ class QueueFilterMatcher:
         return results
 
     def _match_part(self, part: QueueBatchPart) -> Sequence[Collection[Hashable]]:
-        filters, wanted, tray = self._filters, self._wanted, part.tray
+        filters, wanted, batch = self._filters, self._wanted, part.batch
         filters.expect(len(part.positions))
         if not filters.asks_for_context:
             match = filters.match
             return [
-                [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(tray.bodies)
+                [wanted[one] for one in match(body, NO_CONTEXT)] for body in part.of(batch.bodies)
             ]
         results: list[Collection[Hashable]] = []
         for at in part.positions:
-            context = tray.context(at)
-            set_lease_context(context, self._leases(tray.mark(at)))
-            results.append([wanted[one] for one in filters.match(tray.bodies[at], context)])
+            context = batch.context(at)
+            set_lease_context(context, self._leases(batch.mark(at)))
+            results.append([wanted[one] for one in filters.match(batch.bodies[at], context)])
         return results
 
     def _failed(self, filter_: Filter, error: Exception) -> None:

@@ -29,13 +29,13 @@ class QueueRetentionLog:
     Args:
         core: the queue.
         name: its name.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
     """
 
-    def __init__(self, core: Queue, name: str, surroundings: QueueServices) -> None:
+    def __init__(self, core: Queue, name: str, services: QueueServices) -> None:
         self._core: Final = core
         self._name: Final = name
-        self._surroundings: Final = surroundings
+        self._services: Final = services
         self._silent_until = 0.0
 
     def in_the_way(self, path: Path, end: int) -> None:
@@ -45,13 +45,13 @@ class QueueRetentionLog:
             path: the journal.
             end: the txid after its last entry.
         """
-        entries, now = self._core.ledger.entries, self._surroundings.clock.steady()
+        entries, now = self._core.lifecycle.entries, self._services.clock.steady()
         place = entries.head
         if now < self._silent_until or place == entries.end or entries.txid(place) >= end:
             return
         self._silent_until = now + _SAY_AGAIN
         moment = int(now * _MICROSECONDS)
-        self._surroundings.events.emit(
+        self._services.events.emit(
             "1D-0018",
             path=path,
             queue=self._name,

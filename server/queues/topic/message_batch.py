@@ -145,54 +145,54 @@ class QueueBatchIndex:
     """
 
     def __init__(self) -> None:
-        self._trays: dict[int, list[QueueMessageBatch]] = {}
+        self._batches: dict[int, list[QueueMessageBatch]] = {}
 
-    def add(self, tray: QueueMessageBatch) -> None:
+    def add(self, batch: QueueMessageBatch) -> None:
         """Add a batch."""
-        trays = self._trays
-        for stretch in tray.stretches():
-            if stretch in trays:
-                trays[stretch].append(tray)
+        batches = self._batches
+        for stretch in batch.stretches():
+            if stretch in batches:
+                batches[stretch].append(batch)
             else:
-                trays[stretch] = [tray]
+                batches[stretch] = [batch]
 
-    def discard(self, tray: QueueMessageBatch) -> None:
+    def discard(self, batch: QueueMessageBatch) -> None:
         """Remove a batch."""
-        trays = self._trays
-        for stretch in tray.stretches():
-            alike = trays[stretch]
+        batches = self._batches
+        for stretch in batch.stretches():
+            alike = batches[stretch]
             if len(alike) == 1:
-                del trays[stretch]
+                del batches[stretch]
             else:
-                alike.remove(tray)
+                alike.remove(batch)
 
     def find(self, txid: int) -> QueueMessageBatch | None:
         """Return the batch of a message, None if it is in none."""
-        for tray in self._trays.get(txid >> _STRETCH, ()):
-            if tray.has(txid):
-                return tray
+        for batch in self._batches.get(txid >> _STRETCH, ()):
+            if batch.has(txid):
+                return batch
         return None
 
     def between(self, first: int, last: int) -> set[int]:
         """Return the indexed txids from `first` to `last`, and possibly some outside."""
         stretches = range(first >> _STRETCH, (last >> _STRETCH) + 1)
-        trays = {tray for stretch in stretches for tray in self._trays.get(stretch, ())}
-        return {txid for tray in trays for txid in tray.txids}
+        batches = {batch for stretch in stretches for batch in self._batches.get(stretch, ())}
+        return {txid for batch in batches for txid in batch.txids}
 
     def clear(self) -> None:
         """Remove all batches."""
-        self._trays.clear()
+        self._batches.clear()
 
 
 class QueueBatchPart(NamedTuple):
     """Some messages of a batch.
 
     Attributes:
-        tray: the batch.
+        batch: the batch.
         positions: their positions in it; see `QueueMessageBatch.positions`.
     """
 
-    tray: QueueMessageBatch
+    batch: QueueMessageBatch
     positions: Sequence[int]
 
     def of(self, column: Sequence[_Value]) -> Sequence[_Value]:

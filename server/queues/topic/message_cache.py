@@ -44,32 +44,32 @@ class CachedMessage(NamedTuple):
     """One message in the cache.
 
     Attributes:
-        tray: its batch.
+        batch: its batch.
         position: its position in the batch.
     """
 
-    tray: QueueMessageBatch
+    batch: QueueMessageBatch
     position: int
 
     @property
     def body(self) -> bytes:
         """The body, as recorded."""
-        return self.tray.bodies[self.position]
+        return self.batch.bodies[self.position]
 
     @property
     def moment(self) -> int:
         """The time of its recording, in microseconds since 1970."""
-        return self.tray.moments[self.position]
+        return self.batch.moments[self.position]
 
     @property
     def mark(self) -> tuple[int, int]:
         """Its bookmark as numbers."""
-        return self.tray.mark(self.position)
+        return self.batch.mark(self.position)
 
     @property
     def context(self) -> MessageContext:
         """Its context: the data besides its fields that filters may read."""
-        return self.tray.context(self.position)
+        return self.batch.context(self.position)
 
 
 class MessageCache:
@@ -103,14 +103,14 @@ class MessageCache:
 
     def at_hand(self, txid: int) -> CachedMessage | None:
         """Return a cached message, None if it would have to be read from the log."""
-        tray = self._index.find(txid)
-        return None if tray is None else CachedMessage(tray, tray.positions((txid,))[0])
+        batch = self._index.find(txid)
+        return None if batch is None else CachedMessage(batch, batch.positions((txid,))[0])
 
     def put(self, recorded: RecordedBatch) -> None:
         """Cache messages that have just been recorded."""
-        tray = make_recorded_batch(recorded)
-        self.bytes_put += tray.size
-        self._keep(tray)
+        batch = make_recorded_batch(recorded)
+        self.bytes_put += batch.size
+        self._keep(batch)
         if self.size > self._room:
             self._make_room()
 
@@ -141,13 +141,13 @@ class MessageCache:
         """
         start = 0
         while start < len(txids):
-            tray = self._index.find(txids[start]) or self._read_back(txids[start])
-            if tray is None:
+            batch = self._index.find(txids[start]) or self._read_back(txids[start])
+            if batch is None:
                 yield None
                 start += 1
             else:
-                positions = tray.positions(txids, start)
-                yield QueueBatchPart(tray, positions)
+                positions = batch.positions(txids, start)
+                yield QueueBatchPart(batch, positions)
                 start += len(positions)
 
     def get(self, txids: Sequence[int]) -> list[CachedMessage | None]:
@@ -157,17 +157,17 @@ class MessageCache:
             if part is None:
                 messages.append(None)
             else:
-                messages += [CachedMessage(part.tray, position) for position in part.positions]
+                messages += [CachedMessage(part.batch, position) for position in part.positions]
         return messages
 
-    def _keep(self, tray: QueueMessageBatch) -> None:
-        self._index.add(tray)
-        self._order.append(tray)
-        self.size += tray.size
+    def _keep(self, batch: QueueMessageBatch) -> None:
+        self._index.add(batch)
+        self._order.append(batch)
+        self.size += batch.size
 
-    def _drop(self, tray: QueueMessageBatch) -> None:
-        self._index.discard(tray)
-        self.size -= tray.size
+    def _drop(self, batch: QueueMessageBatch) -> None:
+        self._index.discard(batch)
+        self.size -= batch.size
 
     def _make_room(self) -> None:
         """Evict the oldest batches that can be read back, down to the limit."""
@@ -186,7 +186,7 @@ class MessageCache:
                 known = self._index.between(run.rows[0][TXID], run.rows[-1][TXID])
                 for read in make_logged_batches(run, known):
                     self._keep(read)
-        tray = self._index.find(txid)
+        batch = self._index.find(txid)
         if self.size > self._room:
             self._make_room()
-        return tray
+        return batch

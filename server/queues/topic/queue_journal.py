@@ -39,7 +39,7 @@ class QueueJournal:
             `server.queues.core.DomainQueueEvent`.
         browsing: is notified of the events, too.
         letters: notified of recorded expiries, to publish dead letters.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class QueueJournal:
         domain: str,
         browsing: QueueBrowser,
         letters: DeadLetterPublisher,
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._name: Final = name
@@ -58,7 +58,7 @@ class QueueJournal:
         self._domain: Final = domain
         self._browsing: Final = browsing
         self._letters: Final = letters
-        self._surroundings: Final = surroundings
+        self._services: Final = services
         self._handle: TopicHandle | None = None
         self._unrecorded: deque[QueueEvent] = deque()
         self._waiting: list[Callable[[], None]] = []
@@ -91,24 +91,24 @@ class QueueJournal:
             self._retry_later()
             return
         if publisher[1]:
-            self._surroundings.log.refusals.came(publisher[0], (publisher[1],))
+            self._services.log.refusals.came(publisher[0], (publisher[1],))
         waiting, self._waiting = self._waiting, []
         for then in waiting:
-            self._surroundings.log.when_durable(then)
+            self._services.log.when_durable(then)
 
     def _append(self, client: int, sequence: int) -> None:
         """Append the pending events; the last one carries the command's sequence number."""
-        journal, notes = self._surroundings.log.journal, self._surroundings.log.notes
+        journal, notes = self._services.log.journal, self._services.log.notes
         if self._handle is None:
             self._handle = journal.topic(self._message_type, self._name)
-        refusals = self._surroundings.log.refusals
+        refusals = self._services.log.refusals
         if sequence and refusals.is_any:
             refusals.before(client, sequence)
         before = 0 if notes is None else journal.last_sequence(client)
         while self._unrecorded:
             event = self._unrecorded[0]
             number = sequence if len(self._unrecorded) == 1 else 0
-            event = shifted(event, self._surroundings.ahead)
+            event = shifted(event, self._services.ahead)
             body = encode(event, self._domain)
             txid = journal.append(self._handle, client, number, body, JournalEntryKind.QUEUE_EVENT)
             self._unrecorded.popleft()
@@ -127,7 +127,7 @@ class QueueJournal:
     def _retry_later(self) -> None:
         if not self._is_to_retry:
             self._is_to_retry = True
-            self._surroundings.clock.call_later(_RETRY_SECONDS, self._retry)
+            self._services.clock.call_later(_RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
         self._is_to_retry = False

@@ -24,7 +24,7 @@ class QueueTable:
         message_types: the message types that parse bodies, by name.
         functions: the functions that expressions may call.
         instance: the name of this instance.
-        surroundings: the server's services for queues.
+        services: the server's services for queues.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class QueueTable:
         message_types: Mapping[str, MessageType],
         functions: Functions,
         instance: str,
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         specs = list(specs)
         redrivers = {spec.ref: redrive_publisher(spec.message_type, spec.name) for spec in specs}
@@ -47,7 +47,7 @@ class QueueTable:
                 RedrivePublishers(
                     (redrivers[one.ref] for one in specs if one is not spec), instance
                 ),
-                surroundings,
+                services,
             )
             for spec in specs
         }

@@ -83,7 +83,7 @@ class QueueTopic(Topic):
         instance: the name of this instance.
         source: the topics that feed it.
         strangers: see `Enqueuer`.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
 
     Attributes:
         spec: see above.
@@ -101,9 +101,9 @@ class QueueTopic(Topic):
         "_delivering",
         "_entrance",
         "_journal",
+        "_message_cache",
         "_recorded_topics",
-        "_shelf",
-        "_surroundings",
+        "_services",
         "acknowledging",
         "browsing",
         "core",
@@ -127,16 +127,16 @@ class QueueTopic(Topic):
         instance: str,
         source: TopicSelector,
         strangers: RedrivePublishers,
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         super().__init__(message_type, spec.name, functions)
-        log = surroundings.log
+        log = services.log
         self.spec: Final = spec
         self.source: Final = source
-        self._surroundings: Final = surroundings
+        self._services: Final = services
         self._journal: Final = TopicJournal(log, message_type.name, spec.name)
-        self._shelf: Final = MessageCache(log, self.is_fed_by)
-        self.membership: Final = SharedQueue(spec, instance, self.wake, surroundings)
+        self._message_cache: Final = MessageCache(log, self.is_fed_by)
+        self.membership: Final = SharedQueue(spec, instance, self.wake, services)
         self._entrance: Final = Enqueuer(
             spec,
             message_type,
@@ -144,7 +144,7 @@ class QueueTopic(Topic):
             self._expression_failed,
             self.membership.first_owner,
             strangers,
-            surroundings.steady,
+            services.steady,
         )
         self.core: Final = Queue(
             settings_of(spec),
@@ -158,9 +158,9 @@ class QueueTopic(Topic):
             self.membership.is_missing,
         )
         self.browsing: Final = QueueBrowser(
-            self.core, spec.name, message_type, functions, self._shelf, surroundings
+            self.core, spec.name, message_type, functions, self._message_cache, services
         )
-        self.letters: Final = DeadLetterPublisher(spec, self.browsing.read, surroundings)
+        self.letters: Final = DeadLetterPublisher(spec, self.browsing.read, services)
         self.recording: Final = QueueJournal(
             self.core,
             spec.name,
@@ -168,37 +168,37 @@ class QueueTopic(Topic):
             self.membership.domain,
             self.browsing,
             self.letters,
-            surroundings,
+            services,
         )
         self.membership.begin(self.core, self.recording)
         self._delivering: Final = QueueDeliveryTask(
             self.core,
             spec.name,
-            self._shelf,
+            self._message_cache,
             DepthRefill(self.core, self._entrance, log, self.is_fed_by, self.wake),
             self.recording,
             self.membership,
             self._delivery_for,
-            surroundings,
+            services,
         )
         self.acknowledging: Final = QueueAckHandler(
-            self.core, self.recording, self._make_matching, self._clear_up, surroundings
+            self.core, self.recording, self._make_matching, self._clear_up, services
         )
         self.redriving: Final = DeadLetterRedrive(
-            self.core, message_type.name, self.browsing.read, self.acknowledging, surroundings
+            self.core, message_type.name, self.browsing.read, self.acknowledging, services
         )
         self._recorded_topics: Final = (
             TopicName(message_type.name, spec.name),
             TopicName(message_type.name, spec.default_publish_target),
         )
-        forgotten = QueueRetentionLog(self.core, spec.name, surroundings)
+        forgotten = QueueRetentionLog(self.core, spec.name, services)
         log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
 
     def _make_matching(
         self, on_failure: Callable[[ConsumerFilter, Exception], None]
     ) -> QueueFilterMatcher:
         return QueueFilterMatcher(
-            self._shelf,
+            self._message_cache,
             self.message_type,
             self._functions,
             on_failure,
@@ -209,12 +209,12 @@ class QueueTopic(Topic):
     @property
     def bytes_taken(self) -> int:
         """Bytes of the messages received since the start."""
-        return self._shelf.bytes_put
+        return self._message_cache.bytes_put
 
     @property
     def bytes_kept(self) -> int:
         """Bytes of messages that are in memory."""
-        return self._shelf.size
+        return self._message_cache.size
 
     def is_fed_by(self, topic: TopicName) -> bool:
         """Return True if the messages of a topic are for this queue."""
@@ -233,14 +233,14 @@ class QueueTopic(Topic):
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """Publish to the queue's DefaultPublishTarget."""
-        target = self._surroundings.topics.behind_queue(
+        target = self._services.topics.behind_queue(
             self.message_type.name, self.name, self.spec.default_publish_target
         )
         return target.publish(bodies, envelope)
 
     def when_stored(self, then: StoreCallback) -> None:
         """Call `then` when all messages and acknowledgements received so far are settled."""
-        self._surroundings.log.when_settled(lambda: then(None), *self._recorded_topics)
+        self._services.log.when_settled(lambda: then(None), *self._recorded_topics)
 
     def take(self, recorded: RecordedBatch) -> None:
         """See `LogFeed.take`."""
@@ -251,9 +251,9 @@ class QueueTopic(Topic):
         recorded, details = self._entrance.admit(recorded)
         if not recorded.bodies:
             return
-        self._shelf.put(recorded)
-        moments = [recorded.moment - self._surroundings.ahead] * len(recorded.txids)
-        self.core.ledger.enqueue(
+        self._message_cache.put(recorded)
+        moments = [recorded.moment - self._services.ahead] * len(recorded.txids)
+        self.core.lifecycle.enqueue(
             recorded.txids, moments, recorded.client, recorded.sequences, details
         )
 
@@ -263,7 +263,7 @@ class QueueTopic(Topic):
         """See `LogFeed.published_twice`."""
         if self.membership.is_shared:
             owner = self.membership.owner_of_two(publishers)
-            self.core.settle_ownership(marks, owner, self._surroundings.now)
+            self.core.settle_ownership(marks, owner, self._services.now)
             self._settle()
 
     def take_in(self, arrivals: ReplicatedBatch) -> None:
@@ -277,9 +277,7 @@ class QueueTopic(Topic):
             try:
                 within = decode_with_domain(body)
             except msgspec.MsgspecError as problem:
-                self._surroundings.events.emit(
-                    "1D-0017", queue=self.name, txid=txid, problem=problem
-                )
+                self._services.events.emit("1D-0017", queue=self.name, txid=txid, problem=problem)
             else:
                 self.membership.hear(within)
         self._settle()
@@ -338,12 +336,12 @@ class QueueTopic(Topic):
         """Detach a consumer and return all its messages, even if its subscription has ended."""
         if consumer in self.core.dispatch.seats:
             self._delivering.forget(cast("Subscription", consumer.subscription))
-            self.core.detach(consumer, self._surroundings.now)
+            self.core.detach(consumer, self._services.now)
             self._settle()
 
     def dismiss_some(self, consumer: Consumer) -> bool:
         """Return a batch of a departing consumer's messages; True if more than one may be left."""
-        if not self.core.detach_some(consumer, self._surroundings.now, _RETURN_BATCH_SIZE):
+        if not self.core.detach_some(consumer, self._services.now, _RETURN_BATCH_SIZE):
             return False
         self._settle()
         return True
@@ -361,7 +359,7 @@ class QueueTopic(Topic):
 
     def recover(self, run: EntryBatch) -> None:
         """Enqueue messages that were in the log before the start."""
-        self._entrance.enter(run, self.core.ledger.enqueue)
+        self._entrance.enter(run, self.core.lifecycle.enqueue)
 
     def replay(self, within: DomainQueueEvent, txid: int, came: int | None) -> None:
         """Apply an event that was in the log before the start.
@@ -372,11 +370,11 @@ class QueueTopic(Topic):
             came: the time at which it came from another instance, which publishes its dead
                 letters; None if it happened here.
         """
-        correction = self._surroundings.log.journal.steps.correction(txid)
-        correction -= self._surroundings.ahead
+        correction = self._services.log.journal.steps.correction(txid)
+        correction -= self._services.ahead
         event = shifted(within.event, correction)
         if isinstance(event, Cancelled):
-            event = with_delays_from(event, self._surroundings.now)
+            event = with_delays_from(event, self._services.now)
         came = None if came is None else came + correction
         self.membership.replay(DomainQueueEvent(within.domain, event), came)
         if isinstance(within.event, Expired) and came is None:
@@ -384,7 +382,7 @@ class QueueTopic(Topic):
 
     def finish_recovery(self) -> None:
         """Start normal operation; called when all of the log has been applied."""
-        self.core.finish_recovery(self._surroundings.now)
+        self.core.finish_recovery(self._services.now)
         self._settle()
         self.browsing.begin()
         self.letters.begin()
@@ -396,11 +394,11 @@ class QueueTopic(Topic):
     def _clear_up(self) -> None:
         """Free cached messages that have left the queue, and schedule a delivery slice."""
         self.wake()
-        self._shelf.clear_up(self._first_needed())
+        self._message_cache.clear_up(self._first_needed())
 
     def _needed_from(self) -> int:
         first = self._first_needed()
-        return self._surroundings.log.last_txid + 1 if first is None else first
+        return self._services.log.last_txid + 1 if first is None else first
 
     def _first_needed(self) -> int | None:
         """Return the oldest txid that may still be read, None if there is none."""
@@ -418,10 +416,10 @@ class QueueTopic(Topic):
         give_up_on(concerned, error)
 
     def _has_no_space(self, problem: OSError) -> None:
-        self._surroundings.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
+        self._services.events.emit("1D-0021", queue=self.name, problem=problem.strerror)
 
     def _expression_failed(self, error: Exception) -> None:
-        self._surroundings.events.emit("1D-0016", queue=self.name, problem=error)
+        self._services.events.emit("1D-0016", queue=self.name, problem=error)
 
 
 def _consumer_of(subscription: Subscription) -> Consumer | None:

@@ -79,7 +79,7 @@ class DeadLetterRedrive:
         message_type: the name of its message type.
         read: reads messages by their txids; None for a message that is damaged in the log.
         acknowledging: executes acknowledgements for the queue.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class DeadLetterRedrive:
         message_type: str,
         read: Callable[[Sequence[int]], list[CachedMessage | None]],
         acknowledging: QueueAckHandler,
-        surroundings: QueueServices,
+        services: QueueServices,
     ) -> None:
         self._core: Final = core
         self._message_type: Final = message_type
         self._read: Final = read
         self._acknowledging: Final = acknowledging
-        self._surroundings: Final = surroundings
+        self._services: Final = services
 
     def redrive(self, places: Sequence[int], said: AckTerms, may_publish: MayPublish) -> int:
         """Redrive letters.
@@ -114,7 +114,7 @@ class DeadLetterRedrive:
             JournalUnavailableError: as for `QueueAckHandler.acknowledge`.
         """
         there = [place for place in places if self._core.refusal(place, said.client) is None]
-        txids = self._core.ledger.entries.txids(there)
+        txids = self._core.lifecycle.entries.txids(there)
         back = [
             place
             for place, message in zip(there, self._read(txids), strict=True)
@@ -128,12 +128,12 @@ class DeadLetterRedrive:
         letter = DeadLetter.from_text(context.correlation_id or "")
         if letter is None:
             return False
-        topics, message_type = self._surroundings.topics, self._message_type
+        topics, message_type = self._services.topics, self._message_type
         home, stood = letter.topic, context.topic_name
         if stood is None or not topics.has_lost(message_type, letter.queue, home, stood):
             return False
         if not may_publish(home, message.body, context):
             return False
         author = replace(redrive_publisher(message_type, letter.queue), user=context.user or "")
-        envelope = Envelope(author, self._surroundings.clock.now(), letter.correlation_id or None)
+        envelope = Envelope(author, self._services.clock.now(), letter.correlation_id or None)
         return not topics.find(message_type, home).publish((message.body,), envelope)

@@ -48,7 +48,7 @@ def _lines(topic: QueueTopic, now: int) -> Iterator[str]:
         yield f"  and {len(found.consumers) - _MAX_CONSUMERS} more consumers"
     if found.oldest_txid is None:
         return
-    head = queue.ledger.entries.head
+    head = queue.lifecycle.entries.head
     oldest = f"{bookmark_of(queue, head)}, of {found.oldest_age / _SECOND:.1f} s ago"
     yield f"  the oldest message, {oldest}: {describe_obstacles(queue, head, now)}"
     first = first_available(queue)

@@ -44,7 +44,7 @@ class SharedQueue:
         spec: the queue.
         instance: the name of this instance.
         wake: schedules a delivery slice of the queue, which calls `step`.
-        surroundings: the server's services for the queue.
+        services: the server's services for the queue.
 
     Attributes:
         domain: distinguishes the queue from others of the same name; see `DomainQueueEvent`.
@@ -55,12 +55,12 @@ class SharedQueue:
     sharing: OwnershipTransfers
 
     def __init__(
-        self, spec: QueueSpec, instance: str, wake: Callable[[], None], surroundings: QueueServices
+        self, spec: QueueSpec, instance: str, wake: Callable[[], None], services: QueueServices
     ) -> None:
         is_local, is_group_local = spec.kind == "LocalQueue", spec.kind == "GroupLocalQueue"
-        domain = spec.group_local_queue_domain or surroundings.group
+        domain = spec.group_local_queue_domain or services.group
         self.domain: Final = domain if is_group_local else ""
-        self.is_shared: Final = not is_local and surroundings.is_replicated(
+        self.is_shared: Final = not is_local and services.is_replicated(
             spec.message_type, spec.name
         )
         self._hears: Final = not is_local
@@ -69,7 +69,7 @@ class SharedQueue:
         self._instance: Final = instance
         self._initial_owner: Final = spec.initial_owner
         self._subject: Final = f"{spec.message_type}/{spec.name}/{self.domain}"
-        self._surroundings: Final = surroundings
+        self._services: Final = services
 
     def begin(self, core: Queue, recording: QueueJournal) -> None:
         """Start for a queue, and listen to other instances if it is shared.
@@ -78,12 +78,12 @@ class SharedQueue:
             core: the queue.
             recording: appends the queue's events to the log.
         """
-        fabric = self._surroundings.fabric
+        queue_peers = self._services.queue_peers
         self._core = core
         self._recording = recording
-        self.sharing = OwnershipTransfers(core, fabric.reach, self._initial_owner)
+        self.sharing = OwnershipTransfers(core, queue_peers.reach, self._initial_owner)
         if self.is_shared:
-            fabric.listen(self._subject, self._listen)
+            queue_peers.listen(self._subject, self._listen)
 
     def first_owner(self, path: str) -> str:
         """Return the owner of a message that enters the queue; empty for this instance.
@@ -102,7 +102,7 @@ class SharedQueue:
     def set_proxied(self, enabled: bool) -> None:
         """Start or stop acting for unreachable owners (AMPS User Guide, Proxied Transfer)."""
         self.sharing.proxied = enabled
-        self._surroundings.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
+        self._services.events.emit("1D-0027" if enabled else "1D-0028", queue=self._name)
         self._wake()
 
     # Events of other instances.
@@ -110,7 +110,7 @@ class SharedQueue:
     def hear(self, within: DomainQueueEvent) -> None:
         """Apply an event that another instance has just recorded."""
         if self._concerns(within):
-            self._core.hear(within.event, self._surroundings.now)
+            self._core.hear(within.event, self._services.now)
 
     def replay(self, within: DomainQueueEvent, came: int | None) -> None:
         """Apply an event of the log again.
@@ -130,7 +130,7 @@ class SharedQueue:
 
     def was_recorded(self, mark: PublisherSequence) -> bool:
         """Return True if a message cannot arrive any more; see `Queue`."""
-        log = self._surroundings.log
+        log = self._services.log
         client, sequence = mark
         if not self.is_shared:
             return log.has_come_to(mark)
@@ -144,7 +144,7 @@ class SharedQueue:
 
     def is_missing(self, mark: PublisherSequence) -> bool:
         """Return True if a message may arrive through another instance; see `Queue`."""
-        return self.is_shared and self._surroundings.fabric.is_missing(mark)
+        return self.is_shared and self._services.queue_peers.is_missing(mark)
 
     # Messages between instances ("words").
 
@@ -157,11 +157,13 @@ class SharedQueue:
         """Send requests and answers; return True if ownership has changed: deliver again."""
         if not self.is_shared:
             return False
-        said = self.sharing.step(self._surroundings.now)
-        has_changed = bool(self._core.ledger.events)
+        said = self.sharing.step(self._services.now)
+        has_changed = bool(self._core.lifecycle.events)
         for to, word in said:
             self._recording.when_stored(
-                partial(self._surroundings.fabric.say, to, self._subject, encode_peer_message(word))
+                partial(
+                    self._services.queue_peers.say, to, self._subject, encode_peer_message(word)
+                )
             )
         if said or has_changed:
             self._recording.write()
@@ -174,5 +176,5 @@ class SharedQueue:
         except msgspec.MsgspecError:
             return
         if to == self._instance or (self.sharing.proxied and isinstance(word, TransferRequest)):
-            self.sharing.hear(word, sender, self._surroundings.now)
+            self.sharing.hear(word, sender, self._services.now)
             self._wake()

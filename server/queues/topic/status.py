@@ -41,7 +41,7 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
     """
     queue, now = topic.core, int(moment * _SECOND)
     found = status(queue, now)
-    counters, entries = queue.counters, queue.ledger.entries
+    counters, entries = queue.counters, queue.lifecycle.entries
     messages = [
         _message(queue, place, log.journal.files, now)
         for place in islice(entries.places(), _MAX_MESSAGES)
@@ -71,10 +71,10 @@ def details(topic: QueueTopic, log: TransactionLog, moment: SteadySeconds) -> di
 
 def _last_queued(queue: Queue, log: TransactionLog) -> int:
     """Return the txid of the last entry of the log that the queue has read."""
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     last = entries.end - 1
-    if queue.ledger.inactive:
-        return queue.ledger.resume_txid - 1
+    if queue.lifecycle.inactive:
+        return queue.lifecycle.resume_txid - 1
     return entries.txid(last) if entries.is_there(last) else log.last_txid
 
 
@@ -98,8 +98,8 @@ def _cursors(queue: Queue, found: QueueStatus, log: TransactionLog) -> list[dict
 
 def _last_delivered(queue: Queue) -> int:
     """Return the txid of the most recent delivery among leased messages; 0 for none."""
-    place = next(reversed(queue.ledger.leases.by_place), None)
-    return 0 if place is None else queue.ledger.entries.txid(place)
+    place = next(reversed(queue.lifecycle.leases.by_place), None)
+    return 0 if place is None else queue.lifecycle.entries.txid(place)
 
 
 def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
@@ -118,7 +118,7 @@ def _subscription(consumer: ConsumerStatus) -> dict[str, object]:
 def _message(
     queue: Queue, place: int, files: tuple[JournalFile, ...], now: int
 ) -> dict[str, object]:
-    entries = queue.ledger.entries
+    entries = queue.lifecycle.entries
     found = message(queue, place)
     txid, state = entries.txid(place), entries.state(place)
     shown: dict[str, object] = {

@@ -157,7 +157,7 @@ class RecordComparison:
         topic: message type and name.
         peer: the other instance.
         records: those of this instance.
-        surroundings: the other state of this instance.
+        services: the other state of this instance.
         now: microseconds that never go back.
 
     Attributes:
@@ -174,7 +174,7 @@ class RecordComparison:
         topic: tuple[str, str],
         peer: str,
         records: ComparableRecords,
-        surroundings: ComparisonContext,
+        services: ComparisonContext,
         now: int,
     ) -> None:
         self.topic: Final = topic
@@ -184,7 +184,7 @@ class RecordComparison:
         self.failure: str | None = None
         self._number = number
         self._records = records
-        self._surroundings = surroundings
+        self._services = services
         self._now = now
         self._answers: list[ComparisonMessage] = []
         self._is_waiting: _Wait | None = None
@@ -320,7 +320,7 @@ class RecordComparison:
     def _look(self, states: dict[str, RecordState]) -> _Steps:
         """Ask for the states of some keys; wait until the entries behind the answer are here."""
         self._looks += 1
-        upto = self._surroundings.last_txid
+        upto = self._services.last_txid
         self._say(
             StateRequest(self._number, self._looks, upto, list(states), list(states.values()))
         )
@@ -329,7 +329,7 @@ class RecordComparison:
         if self._looked.look != self._looks or len(self._looked.states) != len(states):
             raise ComparisonError(f"{self.peer} has answered something else")
         self._txids = upto, self._looked.upto
-        yield lambda: self._surroundings.has_taken(self.peer, self._looked.upto)
+        yield lambda: self._services.has_taken(self.peer, self._looked.upto)
 
     def _judge(
         self, asked: dict[str, RecordState]
@@ -353,7 +353,7 @@ class RecordComparison:
             return _KeyVerdict.SAME
         if ours != before:
             return _KeyVerdict.UNCLEAR
-        if not had or not is_source_message_received(theirs, self._surroundings):
+        if not had or not is_source_message_received(theirs, self._services):
             return _KeyVerdict.UNCLEAR
         if (not ours.digest and theirs.ages) or (not theirs.digest and ours.ages):
             return _KeyVerdict.SAME
@@ -379,9 +379,9 @@ class RecordComparison:
         return answer
 
 
-def is_source_message_received(state: RecordState, surroundings: ComparisonContext) -> bool:
+def is_source_message_received(state: RecordState, services: ComparisonContext) -> bool:
     """Return whether the message that a state comes from is here; True if none is known."""
-    return not state.client or surroundings.had(state.client, state.sequence)
+    return not state.client or services.had(state.client, state.sequence)
 
 
 def _in_words(keys: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -46,7 +46,7 @@ class ComparisonResponder:
         peer: its name.
         find: returns the records of a topic by message type and name; None if they are not
             compared.
-        surroundings: the other state of this instance.
+        services: the other state of this instance.
 
     Attributes:
         outgoing: messages to be sent.
@@ -57,13 +57,13 @@ class ComparisonResponder:
         self,
         peer: str,
         find: Callable[[str, str], ComparableRecords | None],
-        surroundings: ComparisonContext,
+        services: ComparisonContext,
     ) -> None:
         self.outgoing: list[ComparisonMessage] = []
         self.topic: tuple[str, str] | None = None
         self._peer = peer
         self._find = find
-        self._surroundings = surroundings
+        self._services = services
         self._number = 0
         self._records: ComparableRecords | None = None
         self._work: Iterator[None] | None = None
@@ -107,7 +107,7 @@ class ComparisonResponder:
         look, records = self._look, self._records
         if look is None or records is None:
             return False
-        if self._surroundings.has_taken(self._peer, look.upto):
+        if self._services.has_taken(self._peer, look.upto):
             self._answer(look, records)
             self._look = None
         return False
@@ -155,10 +155,10 @@ class ComparisonResponder:
         self._say(KeyListResponse(self._number, keys, digests, not self._list))
 
     def _answer(self, look: StateRequest, records: ComparableRecords) -> None:
-        surroundings = self._surroundings
+        services = self._services
         states: list[RecordState] = [records.state(key) for key in look.keys]
-        had = [is_source_message_received(state, surroundings) for state in look.states]
-        self._say(StateResponse(look.number, look.look, surroundings.last_txid, states, had))
+        had = [is_source_message_received(state, services) for state in look.states]
+        self._say(StateResponse(look.number, look.look, services.last_txid, states, had))
 
     def _say(self, word: ComparisonMessage) -> None:
         self.outgoing.append(word)

@@ -105,7 +105,7 @@ class LinkOwner(Protocol):
         """Logs pairs of messages that have the same bookmark."""
 
     @property
-    def comings(self) -> LinkFlapLog:
+    def flap_log(self) -> LinkFlapLog:
         """Logs links going up and down."""
 
     def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
@@ -169,7 +169,7 @@ class ReplicationLink:
 
     Args:
         host: the owner of the link.
-        conduit: the connection.
+        link_connection: the connection.
         transport: name of the transport that the connection was made by.
         destination: the Destination that the connection was made for; None if it was accepted.
         reached_at: the host where the peer was reached; empty if the connection was accepted.
@@ -178,7 +178,7 @@ class ReplicationLink:
         outcome: called once with whether the link was established.
 
     Attributes:
-        conduit: see above.
+        link_connection: see above.
         is_ours: whether this instance made the connection.
         gate: see above.
         destination: name of the destination that the link leads to.
@@ -195,7 +195,7 @@ class ReplicationLink:
     def __init__(
         self,
         host: LinkOwner,
-        conduit: LinkConnection,
+        link_connection: LinkConnection,
         transport: str,
         *,
         destination: str | None = None,
@@ -203,7 +203,7 @@ class ReplicationLink:
         gate: LinkAdmission | None = None,
         outcome: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self.conduit: Final = conduit
+        self.link_connection: Final = link_connection
         self.is_ours: Final = destination is not None
         self.gate: Final = gate
         self.destination = destination
@@ -259,7 +259,7 @@ class ReplicationLink:
     @property
     def address(self) -> str:
         """Address of the peer, with its name if known."""
-        address = self.conduit.address
+        address = self.link_connection.address
         return f"{self.hello.instance} at {address}" if self.hello is not None else address
 
     @property
@@ -274,7 +274,7 @@ class ReplicationLink:
         if self.description is None:
             return NO_ADMIN_LOCATION
         return peer_admin_location(
-            self.description, self._reached_at or host_of(self.conduit.address)
+            self.description, self._reached_at or host_of(self.link_connection.address)
         )
 
     @property
@@ -310,12 +310,12 @@ class ReplicationLink:
             own = self.replication.destinations[self.destination]
             own.admin, own.trouble = self.admin, ""
             self._outward = OutboundReplication(
-                self, own, self._peer, self.conduit.address, self._transport
+                self, own, self._peer, self.link_connection.address, self._transport
             )
 
     def say(self, word: PeerMessage) -> None:
         """Send a message that is not part of the log; drop it if too many of them wait already."""
-        if self.conduit.is_ready:
+        if self.link_connection.is_ready:
             self._words_waiting = 0
         if self.stage is LinkStage.OPEN and self._words_waiting < _MAX_WORDS:
             self._words_waiting += 1
@@ -341,7 +341,7 @@ class ReplicationLink:
         directions = [one for one in (self._outward, self._inward) if one is not None]
         for direction in directions:
             direction.end()
-        self.conduit.close()
+        self.link_connection.close()
         self._host.ended(self)
         self._settle(came_to_be=False)
         for direction in directions:
@@ -382,12 +382,12 @@ class ReplicationLink:
     @property
     def is_ready(self) -> bool:
         """See `LinkContext`."""
-        return self.conduit.is_ready
+        return self.link_connection.is_ready
 
     def send(self, frame: OutboundFrame, *, compress: bool = False) -> int:
         """See `LinkContext`."""
         data = encode_pieces(frame, compress=compress)
-        self.conduit.send(*data)
+        self.link_connection.send(*data)
         return sum(map(len, data))
 
     def go_on_in(self, seconds: float) -> None:
@@ -406,7 +406,7 @@ class ReplicationLink:
 
     def tell(self, message: str, client: str) -> None:
         """See `LinkContext`."""
-        self._host.comings.tell(message, client)
+        self._host.flap_log.tell(message, client)
 
     def complain(self, message: str, *aspects: object, **fields: object) -> None:
         """See `LinkContext`."""
@@ -518,11 +518,11 @@ class ReplicationLink:
         is_crowded = is_stalled or (self._is_queued and self._reader.held > _MAX_HELD)
         if is_crowded and not self._is_paused:
             self._is_paused = True
-            self.conduit.pause()
+            self.link_connection.pause()
         elif self._is_paused and not is_crowded:
             self._is_paused = False
             self._heard = self.elapsed()
-            self.conduit.resume()
+            self.link_connection.resume()
 
     # Received frames.
 
@@ -602,7 +602,7 @@ class ReplicationLink:
             self,
             self._peer,
             frame,
-            self.conduit.address,
+            self.link_connection.address,
             self._transport,
             branch,
             tells_all=self._may_replicate_all,

@@ -106,7 +106,7 @@ class LinkRegistry:
         turns: see above.
         log: see above.
         conflicts: logs pairs of messages that have the same bookmark.
-        comings: logs links going up and down.
+        flap_log: logs links going up and down.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class LinkRegistry:
         self.turns: Final = turns
         self.log: Final = log
         self.conflicts: Final = DuplicateConflictLog(clock, log)
-        self.comings: Final = LinkFlapLog(clock, log)
+        self.flap_log: Final = LinkFlapLog(clock, log)
         self._clock = clock
         self._told: Final = without_paths(replication.description)
         self._access: Final = PeerAccess(replication.destinations)
@@ -126,7 +126,7 @@ class LinkRegistry:
         self._listeners: dict[str, PeerMessageHandler] = {}
         self._listen: Callable[[str, str, str, bytes], None] = _ignore
         self.listen(peer_identity.SUBJECT, replication.identities.hear)
-        self._courier: Final = MeshRouter(replication.instance, replication.nonce)
+        self._router: Final = MeshRouter(replication.instance, replication.nonce)
         self._said: dict[tuple[object, ...], float] = {}
         self._ticked = turns.elapsed()
         self._is_ticking = True
@@ -136,22 +136,22 @@ class LinkRegistry:
     # Connections.
 
     def accept(
-        self, conduit: LinkConnection, transport: str, gate: LinkAdmission
+        self, link_connection: LinkConnection, transport: str, gate: LinkAdmission
     ) -> ReplicationLink:
         """Create a link over a connection that another instance has made.
 
         Args:
-            conduit: the connection.
+            link_connection: the connection.
             transport: name of the transport that accepted it.
             gate: the transport, as links see it.
         """
-        link = ReplicationLink(self, conduit, transport, gate=gate)
+        link = ReplicationLink(self, link_connection, transport, gate=gate)
         self._links.add(link)
         return link
 
     def connect(
         self,
-        conduit: LinkConnection,
+        link_connection: LinkConnection,
         transport: str,
         destination: str,
         credentials: tuple[str, str],
@@ -161,7 +161,7 @@ class LinkRegistry:
         """Create a link over a connection made for a destination, and send our `Hello`.
 
         Args:
-            conduit: the connection.
+            link_connection: the connection.
             transport: name of the Transport of the destination.
             destination: its name.
             credentials: the user and the password to log on with.
@@ -170,7 +170,7 @@ class LinkRegistry:
         """
         link = ReplicationLink(
             self,
-            conduit,
+            link_connection,
             transport,
             destination=destination,
             reached_at=reached_at,
@@ -226,11 +226,11 @@ class LinkRegistry:
             subject: the subject.
             body: the body, no more than `MAX_PEER_MESSAGE_SIZE` bytes.
         """
-        self._send(self._courier.send(to, subject, body))
+        self._send(self._router.send(to, subject, body))
 
     def reach(self, name: str) -> bool | None:
         """Return whether an instance can be reached; None while that is being found out."""
-        return self._courier.reach(name, self._now)
+        return self._router.reach(name, self._now)
 
     def may_have(
         self, peer: str, topic: JournalTopic, path: str, body: bytes | None = None
@@ -275,7 +275,7 @@ class LinkRegistry:
         if queue is not None and not self._access.takes_part(peer, self._gates(peer), queue):
             self._refuse_word([link], "speak of queue", queue, "not replicated to it or by it")
             return
-        received = self._courier.receive(word, peer, self._now)
+        received = self._router.receive(word, peer, self._now)
         self._send(received.parcels)
         if not received.sender:
             return
@@ -369,7 +369,7 @@ class LinkRegistry:
             links.remove(link)
             if not links:
                 del self._by_peer[peer]
-                self._courier.disconnected(peer)
+                self._router.disconnected(peer)
 
     def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
         """Write an event log entry if it is new, or if its rate limit has expired."""
@@ -510,7 +510,7 @@ class LinkRegistry:
                 one.close()
         self._by_peer.setdefault(name, []).append(link)
         link.log_before = self.replication.identities.meet(link.met, self.turns.elapsed())
-        self._courier.connected(name)
+        self._router.connected(name)
         link.open()
         self._tell()
 
@@ -558,7 +558,7 @@ class LinkRegistry:
         for link in list(self._links):
             link.tick(now, away)
             self._say_what_falls_short(link)
-        self._send(self._courier.step(self._now))
+        self._send(self._router.step(self._now))
 
 
 def _is_of(link: ReplicationLink, hello: Hello) -> bool:

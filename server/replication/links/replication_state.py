@@ -97,7 +97,7 @@ class RecoveredState:
         began: the first txid that it ever had.
         known: the dedup windows of the publishers.
         recent: the latest recorded entries.
-        unsettled: the sequence numbers of publishers that may not be settled.
+        watermarks: the sequence numbers of publishers that may not be settled.
         cursors: by name of the source, the position up to which its log has been received.
         acknowledged: by name of the destination, the txid up to which it had all entries.
         logs: by name of another instance, the identity of the log that it had.
@@ -107,7 +107,7 @@ class RecoveredState:
     began: int
     known: DedupWindow
     recent: RecentEntries
-    unsettled: DurableWatermarks
+    watermarks: DurableWatermarks
     cursors: Mapping[str, ReceiveCursor]
     acknowledged: Mapping[str, int]
     logs: Mapping[str, str]

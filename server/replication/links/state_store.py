@@ -78,34 +78,34 @@ def recover_replication_state(
         events.emit("1D-0002", lowest_txid=lowest, last_txid=journal.last_txid)
     # The sequence numbers of messages before the first entry that is read are not known.
     is_cut = start > min(remembered.acknowledged.values(), default=start)
-    unsettled = DurableWatermarks()
+    watermarks = DurableWatermarks()
     cursor = journal.replay(LogSpan(start), kinds=EVENTS)
     while not cursor.is_caught_up:
         check()
         for run in cursor.read_on(_READ_BATCH_SIZE, _MAX_BYTES).runs():
             recollection.take(run)
             if not run.origin.path:
-                _note(unsettled, run, is_cut=is_cut)
+                _note(watermarks, run, is_cut=is_cut)
     recollection.known.highest = journal.last_sequence
     return RecoveredState(
         log_id,
         began,
         recollection.known,
         recent,
-        unsettled,
+        watermarks,
         remembered.cursors,
         remembered.acknowledged,
         remembered.logs,
     )
 
 
-def _note(unsettled: DurableWatermarks, run: EntryBatch, *, is_cut: bool) -> None:
+def _note(watermarks: DurableWatermarks, run: EntryBatch, *, is_cut: bool) -> None:
     """Note the last sequence number of each publisher in a run of the log."""
     rows = [row for row in run.rows if row[SEQUENCE] != row[TXID]]
     first = {row[CLIENT]: row[SEQUENCE] for row in reversed(rows)}
     for client, row in {row[CLIENT]: row for row in rows}.items():
         before = 0 if is_cut else first[client] - 1
-        unsettled.note(client, before, row[SEQUENCE], row[TXID], 0)
+        watermarks.note(client, before, row[SEQUENCE], row[TXID], 0)
 
 
 def _find(journal: Journal, events: ServerLog) -> PersistentState:

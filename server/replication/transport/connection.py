@@ -186,12 +186,12 @@ class AcceptedReplicationConnection(ReplicationConnection):
     """A connection that another instance has made; a `LinkAdmission`.
 
     Args:
-        reception: the reception of the transport.
+        transport_context: the reception of the transport.
         links: all links of this instance.
     """
 
-    def __init__(self, reception: TransportContext, links: LinkRegistry) -> None:
-        self._reception = reception
+    def __init__(self, transport_context: TransportContext, links: LinkRegistry) -> None:
+        self._transport_context = transport_context
         self._links = links
         self._visit: PreLogonConnection | None = None
         self._user = ""
@@ -202,14 +202,14 @@ class AcceptedReplicationConnection(ReplicationConnection):
         self._deciding: AnswerFuture[str | None] | None = None
         self._hosts: HostAddresses = {}
         self._finding: asyncio.Task[None] | None = None
-        transport = reception.entrance.transport
+        transport = transport_context.entrance.transport
         super().__init__(
-            reception.engine.turns,
-            reception.engine.outboxes,
-            lambda conduit: links.accept(conduit, transport, self),
+            transport_context.engine.turns,
+            transport_context.engine.outboxes,
+            lambda link_connection: links.accept(link_connection, transport, self),
         )
 
-    def turn_away(self, problem: str) -> None:
+    def reject(self, problem: str) -> None:
         """See `PreLogonSession`."""
         if self._link is not None:
             self._link.refuse(problem)
@@ -225,7 +225,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `ReplicationConnection`."""
-        self._reception.connections.discard(self)
+        self._transport_context.connections.discard(self)
         self._leave_lobby()
         self._permissions.leave()
         self._permissions = NO_PERMISSIONS
@@ -236,14 +236,16 @@ class AcceptedReplicationConnection(ReplicationConnection):
     def _begin(self) -> None:
         transport = self._transport
         assert transport is not None  # noqa: S101 - connection_made has set it
-        reception = self._reception
+        transport_context = self._transport_context
         held = transport.get_extra_info("socket")
-        if not reception.is_open or not reception.descriptors.has_room(held.fileno()):
+        if not transport_context.is_open or not transport_context.descriptors.has_room(
+            held.fileno()
+        ):
             transport.abort()
             return
-        reception.connections.add(self)
+        transport_context.connections.add(self)
         super()._begin()
-        self._visit = PreLogonConnection(reception.engine.lobby, self)
+        self._visit = PreLogonConnection(transport_context.engine.pre_logon, self)
 
     def _leave_lobby(self) -> None:
         if self._visit is not None:
@@ -305,7 +307,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
                 f"the Destination has no InetAddr, and the user {self._user!r} is not known to be "
                 "that instance"
             )
-        transport = self._reception.entrance.transport
+        transport = self._transport_context.entrance.transport
         return (
             f"the Destination has no InetAddr, and transport {transport} does not check who "
             "connects: add an Authentication, or certificates"
@@ -326,7 +328,10 @@ class AcceptedReplicationConnection(ReplicationConnection):
         permit = self._permit(topic)
         if permit.allowed:
             return None
-        action, transport = Permission.REPLICATE_TOPIC.value, self._reception.entrance.transport
+        action, transport = (
+            Permission.REPLICATE_TOPIC.value,
+            self._transport_context.entrance.transport,
+        )
         resource = self._resource(topic)
         self.refuse(action, resource, permit.rule)
         return (
@@ -342,14 +347,16 @@ class AcceptedReplicationConnection(ReplicationConnection):
         return self._permissions.permit(Permission.REPLICATE_TOPIC, self._resource(topic))
 
     def _resource(self, topic: JournalTopic) -> str:
-        return self._reception.engine.stores.resource(topic.message_type, topic.name)
+        return self._transport_context.engine.stores.resource(topic.message_type, topic.name)
 
     def refuse(self, action: str, resource: str, reason: str) -> None:
         """See `LinkAdmission`."""
-        self._reception.engine.audit.refused(self._party(self._user), action, resource, reason)
+        self._transport_context.engine.audit.refused(
+            self._party(self._user), action, resource, reason
+        )
 
     def _party(self, user: str) -> AuditParty:
-        entrance = self._reception.entrance
+        entrance = self._transport_context.entrance
         return AuditParty(user, self.address, entrance.transport, module=entrance.module)
 
     # Its logon.
@@ -362,7 +369,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
         assert self._transport is not None  # noqa: S101 - data has been received from there
         user = hello.user
         self._instance = hello.instance
-        entrance = with_certificate_user(self._reception.entrance, self._transport)
+        entrance = with_certificate_user(self._transport_context.entrance, self._transport)
         self._certificate_user = entrance.certificate_user
         origin = LogonOrigin(
             entrance.transport, self.address, user, certificate_user=entrance.certificate_user
@@ -378,7 +385,7 @@ class AcceptedReplicationConnection(ReplicationConnection):
                 )
             else:
                 reason = admission.detail or admission.reason
-                self._reception.engine.audit.logon_refused(self._party(user), reason)
+                self._transport_context.engine.audit.logon_refused(self._party(user), reason)
                 found.give(
                     f"the logon as {user!r} is not accepted: {admission.reason}; it is made with "
                     "the Authenticator of the Destination, and checked by transport "
@@ -406,8 +413,12 @@ class AcceptedReplicationConnection(ReplicationConnection):
 
     def _refusal(self) -> str | None:
         """Return why the user must not replicate as the instance that it claims to be."""
-        audit, party, name = self._reception.engine.audit, self._party(self._user), self._user
-        transport = self._reception.entrance.transport
+        audit, party, name = (
+            self._transport_context.engine.audit,
+            self._party(self._user),
+            self._user,
+        )
+        transport = self._transport_context.entrance.transport
         permit = self._permissions.permit(Permission.REPLICATION_LOGON, "")
         if not permit.allowed:
             audit.logon_refused(party, permit.rule)
@@ -445,15 +456,15 @@ class ReplicationUsers:
     """The users that replicate to one transport; see `PermissionCache`.
 
     Args:
-        reception: the reception of the transport.
+        transport_context: the reception of the transport.
     """
 
-    def __init__(self, reception: TransportContext) -> None:
-        self._reception = reception
+    def __init__(self, transport_context: TransportContext) -> None:
+        self._transport_context = transport_context
 
     def forget(self, user: str | None = None) -> None:
         """Disconnect a user's instances, or all, so that they log on again with new permissions."""
-        for connection in list(self._reception.connections):
+        for connection in list(self._transport_context.connections):
             if isinstance(connection, AcceptedReplicationConnection) and (
                 user is None or (user and user == connection.user)
             ):

@@ -180,8 +180,13 @@ class _DestinationConnector:
                     lambda: ReplicationConnection(
                         engine.turns,
                         engine.outboxes,
-                        lambda conduit: self._links.connect(
-                            conduit, transport.name, self._spec.name, credentials, tell, host
+                        lambda link_connection: self._links.connect(
+                            link_connection,
+                            transport.name,
+                            self._spec.name,
+                            credentials,
+                            tell,
+                            host,
                         ),
                     ),
                     host,

@@ -44,14 +44,14 @@ class AuthenticationModule(Protocol):
 
 
 def load_authentication(
-    module: ModuleSpec, options: Options, desk: AsyncWorker, log: ServerLog
+    module: ModuleSpec, options: Options, worker: AsyncWorker, log: ServerLog
 ) -> CustomAuthenticator:
     """Load a library and make its authentication module.
 
     Args:
         module: the module as the configuration loads it.
         options: its options, where it is used.
-        desk: runs its decisions.
+        worker: runs its decisions.
         log: receives an entry when one fails.
 
     Raises:
@@ -59,7 +59,7 @@ def load_authentication(
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "authenticate")
-    return CustomAuthenticator(module.name, cast("AuthenticationModule", made), desk, log)
+    return CustomAuthenticator(module.name, cast("AuthenticationModule", made), worker, log)
 
 
 class CustomAuthenticator:
@@ -68,16 +68,16 @@ class CustomAuthenticator:
     Args:
         name: its name in the configuration.
         module: the module.
-        desk: runs its decisions.
+        worker: runs its decisions.
         log: receives an entry when one fails.
     """
 
     def __init__(
-        self, name: str, module: AuthenticationModule, desk: AsyncWorker, log: ServerLog
+        self, name: str, module: AuthenticationModule, worker: AsyncWorker, log: ServerLog
     ) -> None:
         self.name: Final = name
         self.module: Final = module
-        self.desk: Final = desk
+        self.worker: Final = worker
         self.log: Final = log
 
     def begin(self) -> LogonExchange:
@@ -125,7 +125,7 @@ class _CustomExchange:
 
     def step(self, credentials: LogonCredentials) -> AnswerOrFuture[Admission]:
         """See `LogonExchange`."""
-        return self._authenticator.desk.ask(lambda: self._decide(credentials), self._refuse)
+        return self._authenticator.worker.ask(lambda: self._decide(credentials), self._refuse)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         given: object = await self._authenticator.module.authenticate(credentials, self._previous)

@@ -52,7 +52,7 @@ class EntitlementModule(Protocol):
 
 
 def load_entitlement(
-    module: ModuleSpec, options: Options, functions: Functions, desk: AsyncWorker, log: ServerLog
+    module: ModuleSpec, options: Options, functions: Functions, worker: AsyncWorker, log: ServerLog
 ) -> CustomEntitlement:
     """Load a library and make its entitlement module.
 
@@ -60,7 +60,7 @@ def load_entitlement(
         module: the module as the configuration loads it.
         options: its options, where it is used.
         functions: the functions that filters of its documents may call.
-        desk: runs its calls.
+        worker: runs its calls.
         log: receives an entry when one fails.
 
     Raises:
@@ -68,7 +68,7 @@ def load_entitlement(
         LibraryError: likewise.
     """
     made = make_module(module, options, ENTRY_POINT, "permissions")
-    return CustomEntitlement(module.name, cast("EntitlementModule", made), functions, desk, log)
+    return CustomEntitlement(module.name, cast("EntitlementModule", made), functions, worker, log)
 
 
 class CustomEntitlement:
@@ -78,7 +78,7 @@ class CustomEntitlement:
         name: its name in the configuration.
         module: the module.
         functions: the functions that filters of its documents may call.
-        desk: runs its calls.
+        worker: runs its calls.
         log: receives an entry when one fails.
     """
 
@@ -87,13 +87,13 @@ class CustomEntitlement:
         name: str,
         module: EntitlementModule,
         functions: Functions,
-        desk: AsyncWorker,
+        worker: AsyncWorker,
         log: ServerLog,
     ) -> None:
         self._name = name
         self._module = module
         self._functions = functions
-        self._desk = desk
+        self._worker = worker
         self._log = log
         self._known: OrderedDict[str, Permissions] = OrderedDict()
         self._asked: dict[str, AnswerFuture[Permissions]] = {}
@@ -120,7 +120,7 @@ class CustomEntitlement:
     def _ask(self, user: str) -> AnswerFuture[Permissions]:
         asked: AnswerFuture[Permissions] = AnswerFuture()
         self._asked[user] = asked
-        answer = self._desk.ask(partial(self._decide, user), partial(self._refuse, user))
+        answer = self._worker.ask(partial(self._decide, user), partial(self._refuse, user))
         answer.when_there(partial(self._take, user, asked))
         return asked
 

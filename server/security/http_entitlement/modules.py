@@ -68,7 +68,7 @@ class HttpEntitlementServices:
         self,
         settings: HttpEntitlementSettings,
         functions: Functions,
-        desk: AsyncWorker,
+        worker: AsyncWorker,
         log: ServerLog,
     ) -> PermissionService:
         """Return the service with some settings; make it on first use.
@@ -84,7 +84,7 @@ class HttpEntitlementServices:
                 self.documents = DocumentParser(functions)
             complaints = self.complaints_in(log)
             known = self.services[settings] = PermissionService(
-                settings, self.documents, desk, complaints
+                settings, self.documents, worker, complaints
             )
         return known
 
@@ -218,7 +218,7 @@ def make_web_authenticator(
     options: Options,
     services: HttpEntitlementServices,
     functions: Functions,
-    desk: AsyncWorker,
+    worker: AsyncWorker,
     log: ServerLog,
 ) -> HttpAuthenticator:
     """Make the authentication module.
@@ -227,7 +227,7 @@ def make_web_authenticator(
         options: its options.
         services: the state shared with other uses.
         functions: the functions that filters may call.
-        desk: runs the requests.
+        worker: runs the requests.
         log: records events.
 
     Raises:
@@ -235,7 +235,7 @@ def make_web_authenticator(
     """
     settings = read_settings(options)
     return HttpAuthenticator(
-        services.service(settings, functions, desk, log),
+        services.service(settings, functions, worker, log),
         services.store(store_name(options)),
         entitlement_seconds(options),
         options.flag("ServerAcceptsEmptyAuthId", default=False),
@@ -247,7 +247,7 @@ def make_web_entitlement(
     options: Options,
     services: HttpEntitlementServices,
     functions: Functions,
-    desk: AsyncWorker,
+    worker: AsyncWorker,
     log: ServerLog,
     reset: UserReset,
 ) -> Entitlement:
@@ -257,7 +257,7 @@ def make_web_entitlement(
         options: its options.
         services: the state shared with other uses.
         functions: the functions that filters may call.
-        desk: runs the requests, if another module authenticates.
+        worker: runs the requests, if another module authenticates.
         log: records events.
         reset: ends the connections of a user where the module is used.
 
@@ -266,7 +266,7 @@ def make_web_entitlement(
     """
     name = store_name(options)
     if is_entitlement_only(options):
-        service = services.service(read_settings(options), functions, desk, log)
+        service = services.service(read_settings(options), functions, worker, log)
         accepts_nameless = options.flag("ServerAcceptsEmptyAuthId", default=False)
         return HttpUserEntitlement(service, services.found_in(name), accepts_nameless)
     store = services.store(name)

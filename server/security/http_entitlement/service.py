@@ -117,7 +117,7 @@ class PermissionService:
     Args:
         settings: the settings.
         documents: parses its responses.
-        desk: runs the requests.
+        worker: runs the requests.
         complaints: records failures.
     """
 
@@ -125,12 +125,12 @@ class PermissionService:
         self,
         settings: HttpEntitlementSettings,
         documents: DocumentParser,
-        desk: AsyncWorker,
+        worker: AsyncWorker,
         complaints: RateLimitedLog,
     ) -> None:
         self._settings = settings
         self._documents = documents
-        self._desk = desk
+        self._worker = worker
         self._complaints = complaints
         client = HttpClient(
             settings.tls, settings.connect_seconds, settings.request_seconds, MAX_DOCUMENT_SIZE
@@ -210,7 +210,7 @@ class PermissionService:
             if waiting.pending.is_there:  # timed out
                 continue
             self._at_desk += 1
-            asked = self._desk.ask(
+            asked = self._worker.ask(
                 partial(self._find, waiting.question),
                 lambda problem: PermissionResponse(problem=problem),
             )

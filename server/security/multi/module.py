@@ -181,7 +181,7 @@ class MultiAuthenticator:
         name: its name in the configuration.
         mechanism: authenticates users.
         allows_anonymous: whether clients may log on anonymously, without a password.
-        desk: runs its decisions.
+        worker: runs its decisions.
         log: receives an entry when credentials cannot be checked.
     """
 
@@ -190,13 +190,13 @@ class MultiAuthenticator:
         name: str,
         mechanism: Mechanism,
         allows_anonymous: bool,
-        desk: AsyncWorker,
+        worker: AsyncWorker,
         log: ServerLog,
     ) -> None:
         self.name: Final = name
         self.mechanism: Final = mechanism
         self.allows_anonymous: Final = allows_anonymous
-        self.desk: Final = desk
+        self.worker: Final = worker
         self.log: Final = log
 
     def begin(self) -> LogonExchange:
@@ -227,7 +227,7 @@ class MultiExchange:
             if self._module.allows_anonymous and credentials.explicit:
                 return Admission(True, "", "")
             return Admission(False, "", _NO_PASSWORD)
-        return self._module.desk.ask(lambda: self._decide(credentials), self._give_up)
+        return self._module.worker.ask(lambda: self._decide(credentials), self._give_up)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
@@ -246,13 +246,13 @@ class MultiExchange:
         return Admission(False, "", _UNDECIDED, detail=problem, undecided=True)
 
 
-def make(name: str, options: Options, desk: AsyncWorker, log: ServerLog) -> MultiAuthenticator:
+def make(name: str, options: Options, worker: AsyncWorker, log: ServerLog) -> MultiAuthenticator:
     """Make the module.
 
     Args:
         name: its name in the configuration.
         options: its options, where it is used.
-        desk: runs its decisions.
+        worker: runs its decisions.
         log: receives an entry when credentials cannot be checked.
 
     Raises:
@@ -264,4 +264,4 @@ def make(name: str, options: Options, desk: AsyncWorker, log: ServerLog) -> Mult
     else:
         mechanism = KerberosMechanism(open_service(options))
     anonymous = options.flag("AllowAnonymous", default=False)
-    return MultiAuthenticator(name, mechanism, anonymous, desk, log)
+    return MultiAuthenticator(name, mechanism, anonymous, worker, log)

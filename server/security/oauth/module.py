@@ -170,13 +170,13 @@ class OAuthAuthenticator:
     Attributes:
         endpoint: exchanges codes; None if clients send bearer tokens.
         verifier: verifies tokens; None without keys.
-        desk: runs the decisions.
+        worker: runs the decisions.
         log: records why a logon cannot be decided.
     """
 
     endpoint: _TokenEndpoint | None
     verifier: TokenVerifier | None
-    desk: AsyncWorker
+    worker: AsyncWorker
     log: ServerLog
 
     def begin(self) -> OAuthAuthenticator:
@@ -192,7 +192,7 @@ class OAuthAuthenticator:
             return Admission(False, "", "a token is required, in the place of the password")
         if self.verifier is None and not credentials.user:
             return Admission(False, "", "a user name is required")
-        return self.desk.ask(lambda: self._decide(credentials), self._undecided)
+        return self.worker.ask(lambda: self._decide(credentials), self._undecided)
 
     async def _decide(self, credentials: LogonCredentials) -> Admission:
         try:
@@ -218,12 +218,12 @@ class OAuthAuthenticator:
         return Admission(False, "", _UNDECIDED, undecided=True)
 
 
-def make_oauth(options: Options, desk: AsyncWorker, log: ServerLog) -> OAuthAuthenticator:
+def make_oauth(options: Options, worker: AsyncWorker, log: ServerLog) -> OAuthAuthenticator:
     """Make the module.
 
     Args:
         options: its options, checked to be consistent with each other.
-        desk: runs its decisions.
+        worker: runs its decisions.
         log: records why a logon cannot be decided.
 
     Raises:
@@ -245,7 +245,7 @@ def make_oauth(options: Options, desk: AsyncWorker, log: ServerLog) -> OAuthAuth
         headers = [_header(text) for text in options.all("HTTPHeader")]
         tries = 1 + _count(options, "RetryCount", DEFAULT_RETRY_COUNT)
         endpoint = _TokenEndpoint(_endpoint("TokenEndpoint", url), client, headers, form, tries)
-    return OAuthAuthenticator(endpoint, verifier, desk, log)
+    return OAuthAuthenticator(endpoint, verifier, worker, log)
 
 
 def _verifier(options: Options, source: str, client: HttpClient, log: ServerLog) -> TokenVerifier:

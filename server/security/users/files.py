@@ -51,7 +51,7 @@ class UsersFile:
     Args:
         path: the file.
         functions: the functions that its filters may call.
-        desk: runs the reading.
+        worker: runs the reading.
         log: records its events.
 
     Attributes:
@@ -63,13 +63,15 @@ class UsersFile:
         UsersFileError: it cannot be used.
     """
 
-    def __init__(self, path: str, functions: Functions, desk: AsyncWorker, log: ServerLog) -> None:
+    def __init__(
+        self, path: str, functions: Functions, worker: AsyncWorker, log: ServerLog
+    ) -> None:
         self.path: Final = path
         self.authenticates: Final[set[str]] = set()
         self.entitles: Final[set[str]] = set()
-        self.checks: Final = PasswordChecks(desk)
+        self.checks: Final = PasswordChecks(worker)
         self._functions = functions
-        self._desk = desk
+        self._worker = worker
         self._log = log
         self._disconnect: UserDisconnect | None = None
         self._is_reading = False
@@ -112,7 +114,7 @@ class UsersFile:
             self._log.emit("25-0061", path=self.path, problem=problem)
             return None, Problems()
 
-        self._desk.ask(read, give_up).when_there(self._come_to_know)
+        self._worker.ask(read, give_up).when_there(self._come_to_know)
 
     def _come_to_know(self, answer: tuple[Users | None, Problems]) -> None:
         users, problems = answer
@@ -161,7 +163,9 @@ class UsersFiles:
     def __init__(self) -> None:
         self._files: dict[str, UsersFile] = {}
 
-    def open(self, path: str, functions: Functions, desk: AsyncWorker, log: ServerLog) -> UsersFile:
+    def open(
+        self, path: str, functions: Functions, worker: AsyncWorker, log: ServerLog
+    ) -> UsersFile:
         """Return a file, and read it first unless it has been read.
 
         Raises:
@@ -169,7 +173,7 @@ class UsersFiles:
         """
         known = self._files.get(path)
         if known is None:
-            known = self._files[path] = UsersFile(path, functions, desk, log)
+            known = self._files[path] = UsersFile(path, functions, worker, log)
         return known
 
     def watch(self, watcher: UsersFileWatcher, disconnect: UserDisconnect) -> None:

@@ -47,11 +47,11 @@ class PasswordChecks:
     """Checks passwords. Called on the engine's thread.
 
     Args:
-        desk: waits for the slow work.
+        worker: waits for the slow work.
     """
 
-    def __init__(self, desk: AsyncWorker) -> None:
-        self._desk = desk
+    def __init__(self, worker: AsyncWorker) -> None:
+        self._worker = worker
         self._hashing = _HashThreads()
         self._key = secrets.token_bytes(_DIGEST_BYTES)
         self._right: OrderedDict[bytes, PasswordHash] = OrderedDict()
@@ -98,7 +98,7 @@ class PasswordChecks:
             fail(problem)
             return None
 
-        return self._desk.ask(check, give_up)
+        return self._worker.ask(check, give_up)
 
     def _take_note(self, key: tuple[bytes, PasswordHash], *, matches: bool | None) -> None:
         self._under_way.pop(key, None)

@@ -88,8 +88,8 @@ class ClientsSource:
         """
         earlier, self._known = self._known, {}
         sums = {
-            transport: list[int](vars(departed).values())
-            for transport, departed in self._engine.departed.items()
+            transport: list[int](vars(closed_totals).values())
+            for transport, closed_totals in self._engine.closed_totals.items()
         }
         connected: dict[str, int] = dict.fromkeys(sums, 0)
         queries = memory = 0

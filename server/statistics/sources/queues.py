@@ -56,16 +56,16 @@ def _fixed(queue: QueueTopic) -> tuple[StatisticValue, ...]:
 
 def _moving(queue: QueueTopic, now: int, expired_before: int) -> tuple[StatisticValue, ...]:
     core = queue.core
-    ledger = core.ledger
-    entries, counters = ledger.entries, core.counters
-    leased_at = ledger.leases.oldest()
+    lifecycle = core.lifecycle
+    entries, counters = lifecycle.entries, core.counters
+    leased_at = lifecycle.leases.oldest()
     is_empty = entries.head == entries.end
     return (
         _age(leased_at, now),
         core.leased,
-        len(ledger.deferred),
+        len(lifecycle.deferred),
         counters.expired_leases - expired_before,
-        ledger.inactive,
+        lifecycle.inactive,
         core.depth - entries.counts[FOREIGN],
         int(queue.membership.sharing.proxied),
         core.depth,
