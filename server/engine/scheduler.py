@@ -3,33 +3,32 @@
 One thread serves all clients, so work for one client delays all others. Time is therefore given out
 in slices, and none is longer than about a millisecond:
 
-    a read of the socket                    turn                     turn
+    a read of the socket                    round                    round
     | A's first slice | B's request |  ...  | A | query | C |  ...  | query | C | A |  ...
                                        ^ the event loop polls all sockets
 
 The commands of a connection are executed as they are read, for the length of a slice. The rest of
 the input then waits in the session's input buffer (`InputBuffer`), and its socket is not read
 meanwhile: backpressure makes the peer wait. All waiting work, connections as well as queries and
-    replays, is
-in one queue. Between two polls of the sockets there is a turn, one scheduling round: each item of
-the queue gets at most one slice, items with more work go back to the end of the queue, and the turn
-ends when its time is used up. An item that waits alone gets the whole turn.
+replays, is in one queue. Between two polls of the sockets there is a scheduling round: each item of
+the queue gets at most one slice, items with more work go back to the end of the queue, and the
+round ends when its time is used up. An item that waits alone gets the whole round.
 
-The length of a turn depends on the clients that would have to wait for its end. While there are
-clients that send little, turns are short; a publisher that sends at full speed, and is the only
+The length of a round depends on the clients that would have to wait for its end. While there are
+clients that send little, rounds are short; a publisher that sends at full speed, and is the only
 sender, gets more done in long ones.
 
 A client that sends little does not queue: a short read is executed as it arrives, even during
-turns, for a short slice. So a request beside a busy publisher waits for the end of one turn.
+rounds, for a short slice. So a request beside a busy publisher waits for the end of one round.
 
 The event loop may deliver many long reads of one socket in a row before it polls the others. From
-the first long read on, time counts as part of a turn: input that arrives when it is used up has to
-wait, and the turn that follows gives out no more than the rest of it. While there is a queue, a
+the first long read on, time counts as part of a round: input that arrives when it is used up has to
+wait, and the round that follows gives out no more than the rest of it. While there is a queue, a
 long read goes to its end.
 
-Output is flushed at the end of turns, in a slice of its own. A write costs more than most messages,
-so outboxes with little in them are held for a moment while there is more work; and when they fill
-faster than they are flushed, no work gets a slice until they are flushed.
+Output is flushed at the end of rounds, in a slice of its own. A write costs more than most
+messages, so outboxes with little in them are held for a moment while there is more work; and when
+they fill faster than they are flushed, no work gets a slice until they are flushed.
 
 A slice is over when the clock says so, and only the running work can check the clock: after each
 command, and for publishes, which are executed in batches, as often as `BatchSizeEstimator` says.
@@ -52,19 +51,19 @@ if TYPE_CHECKING:
     from server.util.task import EngineTask
 
 ROUND_SECONDS: Final = 0.001
-"""The length of a turn: how long the engine works before it polls all sockets again."""
+"""The length of a round: how long the engine works before it polls all sockets again."""
 
 SHORT_ROUND_SECONDS: Final = 0.000_25
-"""The same, while other clients might have to wait for the end of the turn."""
+"""The same, while other clients might have to wait for the end of the round."""
 
 _HEARD_SECONDS: Final = 0.1
-"""How long after a short read its sender is assumed to wait for a turn's end."""
+"""How long after a short read its sender is assumed to wait for a round's end."""
 
 _HELD_SECONDS: Final = 0.002
 """How long output may wait in outboxes for more output, while there is more work."""
 
 _LEAVING_SHARE: Final = 1 / 3
-"""How long outboxes are flushed, as a fraction of a turn's length, while there is more work. With
+"""How long outboxes are flushed, as a fraction of a round's length, while there is more work. With
 very many connections, a smaller value makes writes larger, and later."""
 
 _TOO_SHORT_SECONDS: Final = 0.000_05
@@ -74,7 +73,7 @@ _SHORT_SLICE_SECONDS: Final = 0.000_2
 """How long a peer's commands are executed as they are read while other work waits."""
 
 _MIN_SLICE_SECONDS: Final = 0.000_2
-"""The shortest slice when many items share a turn."""
+"""The shortest slice when many items share a round."""
 
 LONG_READ_SIZE: Final = 64 * 1024
 """Bytes of a read that shows that the peer is ahead of the server, and has more waiting."""
@@ -96,7 +95,7 @@ class LongestTask:
         seconds: its duration.
         client: the name of the client that it was for; empty if it was for none in particular.
         work: the command's name, or another word for the kind of work; never its content.
-        count: how many pieces of work have taken longer than LONG_SECONDS.
+        count: how many pieces of work have taken longer than LONG_TASK_SECONDS.
     """
 
     seconds: float = 0.0
@@ -109,7 +108,7 @@ class Scheduler:
     """Schedules the work of the engine's thread in slices.
 
     Args:
-        clock: schedules the next turn.
+        clock: schedules the next round.
         elapsed: returns seconds since some moment, never going back: measures the length of work.
         outboxes: the output buffers, which are flushed between slices.
         log: the log for work that takes long.
@@ -118,7 +117,7 @@ class Scheduler:
         elapsed: see above.
         longest: the work that has taken longest.
         lengths: the durations of pieces of work, in microseconds.
-        postponed: reads of connections that had to wait for a turn.
+        postponed: reads of connections that had to wait for a round.
     """
 
     def __init__(
@@ -133,9 +132,9 @@ class Scheduler:
         self._outboxes = outboxes
         self._waiting: deque[EngineTask] = deque()
         self._slice_ends = 0.0
-        self._turn_ends = 0.0
-        self._is_counting = False  # a long read has begun to use up the next turn
-        self._is_scheduled = False  # there is a next turn
+        self._round_ends = 0.0
+        self._is_counting = False  # a long read has begun to use up the next round
+        self._is_scheduled = False  # there is a next round
         self._ahead = 0  # id() of the connection with the last long read
         self._heard_at = -_HEARD_SECONDS  # when another connection last had a short read
         self._emptied_at = 0.0  # when the last waiting outbox was flushed
@@ -155,12 +154,12 @@ class Scheduler:
         return left if left > _TOO_SHORT_SECONDS else 0.0
 
     def serve(self, connection: EngineTask, size: int, *, is_patient: bool = False) -> bool:
-        """Give a connection a slice for the bytes just read, or queue it for a turn.
+        """Give a connection a slice for the bytes just read, or queue it for a round.
 
         Args:
             connection: one that is not in the queue already.
             size: bytes that have been read.
-            is_patient: True if turns need not be short for it, though it sends little.
+            is_patient: True if rounds need not be short for it, though it sends little.
 
         Returns:
             Whether it has to wait; then it is in the queue.
@@ -181,7 +180,7 @@ class Scheduler:
         return has_more
 
     def start(self, work: EngineTask) -> None:
-        """Run the first few slices now (all of a small query), and the others in later turns."""
+        """Run the first few slices now (all of a small query), and the others in later rounds."""
         end = self.elapsed() + ROUND_SECONDS
         for _ in range(_SLICE_BATCH_SIZE):
             if not work.step():
@@ -196,16 +195,16 @@ class Scheduler:
         self._schedule()
 
     def flush(self, first: int = 0) -> None:
-        """Flush outboxes, as far as there is time, and the rest in turns.
+        """Flush outboxes, as far as there is time, and the rest in rounds.
 
         Args:
-            first: how many outboxes, those that have waited longest, are left to the turns.
+            first: how many outboxes, those that have waited longest, are left to the rounds.
         """
         now = self.elapsed()
         self._leave(now, now + self._length(now), first)
 
     def flush_while_busy(self) -> None:
-        """Flush outboxes that are worth a write; there is more work, and turns to come."""
+        """Flush outboxes that are worth a write; there is more work, and rounds to come."""
         now = self.elapsed()
         outboxes = self._outboxes
         if outboxes.waiting and (now >= self._emptied_at + _HELD_SECONDS or outboxes.is_write_full):
@@ -219,38 +218,38 @@ class Scheduler:
         return bool(self._waiting) or self._outboxes.is_write_full
 
     def _length(self, now: float) -> float:
-        """Return the length of a turn: short if a client is expected to wait for its end."""
+        """Return the length of a round: short if a client is expected to wait for its end."""
         is_anybody_heard = now < self._heard_at + _HEARD_SECONDS
         return SHORT_ROUND_SECONDS if is_anybody_heard else ROUND_SECONDS
 
     def _count(self, now: float) -> float:
-        """Begin to count the next turn's time, if that has not begun; return when the turn ends."""
+        """Begin to count the next round's time, if that has not begun; return when it ends."""
         if not self._is_counting:
             self._is_counting = True
-            self._turn_ends = now + self._length(now)
+            self._round_ends = now + self._length(now)
             self._schedule()
-        return self._turn_ends
+        return self._round_ends
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._clock.call_later(0, self._turn)
+            self._clock.call_later(0, self._run_round)
 
-    def _turn(self) -> None:
+    def _run_round(self) -> None:
         """Give each item of the queue a slice, as long as there is time, and flush outboxes."""
         self._is_scheduled = False
         try:
-            self._do_turn()
+            self._do_round()
         finally:
-            if self._waiting:  # even if this turn has raised an exception
+            if self._waiting:  # even if this round has raised an exception
                 self._schedule()
 
-    def _do_turn(self) -> None:
+    def _do_round(self) -> None:
         now = self.elapsed()
         is_somebody_ahead, self._is_counting = self._is_counting, False
         if not is_somebody_ahead:
-            self._turn_ends = now + self._length(now)
-        if now < self._turn_ends and not self._outboxes.is_write_full:
+            self._round_ends = now + self._length(now)
+        if now < self._round_ends and not self._outboxes.is_write_full:
             self._share(now)
         if is_somebody_ahead or self._waiting:
             self.flush_while_busy()
@@ -258,15 +257,15 @@ class Scheduler:
             self.flush()
 
     def _share(self, now: float) -> None:
-        """Share the rest of a turn among the items of the queue."""
+        """Share the rest of a round among the items of the queue."""
         for _ in range(len(self._waiting)):
             work = self._waiting.popleft()
-            share = (self._turn_ends - now) / (len(self._waiting) + 1)
+            share = (self._round_ends - now) / (len(self._waiting) + 1)
             self._slice_ends = now + max(share, _MIN_SLICE_SECONDS)
             if self._step(work, now):
                 self._waiting.append(work)
             now = self.elapsed()
-            if now >= self._turn_ends:
+            if now >= self._round_ends:
                 break
 
     def _leave(self, now: float, end: float, first: int = 0) -> None:

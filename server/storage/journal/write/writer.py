@@ -92,7 +92,7 @@ class JournalWriter:
         sequences: the table of publishers, kept up to date here.
         missing: missing sequence numbers of publishers; kept up to date by the caller of `append`.
         table: all files; a new one is added when it is taken into use.
-        next_file: returns an empty file, or raises JournalUnavailable.
+        next_file: returns an empty file, or raises JournalUnavailableError.
         clock: returns microseconds since the Unix epoch.
         relieve: commits waiting entries, or waits until the committer has taken some.
         runs: the runs of the instance; this one begins with the first entry.
