@@ -17,7 +17,7 @@ Integration
     queue = Queue(settings_of(spec), matching=make_matching, owner=instance_name)
 
 Messages. When entries of an underlying topic are applied (in log order, once stored), and their
-bodies match the queue's Filter, `queue.ledger.enqueue(txids, times, client, sequences, details)`
+bodies match the queue's Filter, `queue.lifecycle.enqueue(txids, times, client, sequences, details)`
 appends a batch of one publisher. Pass `details` only if there are any: a queue without expressions
 gets none, and no body is parsed. Cache recent bodies by txid, and read the others from the journal.
 

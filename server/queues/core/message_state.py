@@ -1,6 +1,6 @@
 """The life cycle of a queue's messages: arrival, delivery, return, removal.
 
-The ledger is the part of a queue that recovery restores from the journal
+This is the part of a queue that recovery restores from the journal
 (server/queues/core/recovery.py). It does not know which consumer is next. It notifies the
 dispatcher of messages that became available where scans may have passed already (`on_offer`), and
 of consumers that have room again (`freed`).

@@ -121,7 +121,7 @@ class QueueBrowser:
         self._oldest_pending = _LAST_TXID  # or one before that
         self._told: dict[int, _Leases] = {}  # leases as followers know them, if there were any
         self._mourners: list[Callable[[UnacknowledgedMessage], None]] = []
-        self._closed_totals: deque[RemovalDetails] = deque()
+        self._departures: deque[RemovalDetails] = deque()
         self._oldest_departed = _LAST_TXID  # or one before that
         self._queries: dict[QueueQuery, None] = {}
         self._is_awake = False
@@ -201,10 +201,10 @@ class QueueBrowser:
             return
         for event in events:
             if isinstance(event, Expired):
-                self._closed_totals += event.departures
+                self._departures += event.departures
                 oldest = min(departure.txid for departure in event.departures)
                 self._oldest_departed = min(self._oldest_departed, oldest)
-        if self._closed_totals:
+        if self._departures:
             self._wake()
 
     def _wake(self) -> None:
@@ -226,7 +226,7 @@ class QueueBrowser:
             self._is_awake = False
             self._services.clock.call_later(_RETRY_SECONDS, self._wake)
             return False
-        self._is_awake = bool(self._pending or self._closed_totals)
+        self._is_awake = bool(self._pending or self._departures)
         return self._is_awake
 
     def _tell_some(self) -> None:
@@ -250,16 +250,16 @@ class QueueBrowser:
             self._oldest_pending = _LAST_TXID
 
     def _bury_some(self) -> None:
-        some = list(islice(self._closed_totals, _BATCH_SIZE))
+        some = list(islice(self._departures, _BATCH_SIZE))
         messages = self.read([departure.txid for departure in some])
         for departure, message in zip(some, messages, strict=True):
-            self._closed_totals.popleft()
+            self._departures.popleft()
             if message is None:
                 continue
             correlation_id = message.context.correlation_id or ""
             for mourner in list(self._mourners):
                 mourner(UnacknowledgedMessage(message.body, correlation_id, departure))
-        if not self._closed_totals:
+        if not self._departures:
             self._oldest_departed = _LAST_TXID
 
     # reading
@@ -267,12 +267,12 @@ class QueueBrowser:
     @property
     def needed_from(self) -> int | None:
         """The txid of the oldest message still to be read, even if it has left; None for none."""
-        if not (self._queries or self._pending or self._closed_totals):
+        if not (self._queries or self._pending or self._departures):
             return None
         needed = [query.needed_from for query in self._queries]
         if self._pending:
             needed.append(self._oldest_pending)
-        if self._closed_totals:
+        if self._departures:
             needed.append(self._oldest_departed)
         return min(needed, default=None)
 

@@ -39,7 +39,7 @@ _MATCH_BATCH_SIZE: Final = 512
 _RETRY_SECONDS: Final = 1.0
 """Delay before a failed read of the log is retried."""
 _MIN_DELAY: Final = 0.001
-_PUBLISHER_AND_KEYS: Final = attrgetter("tray.client", "tray.keys")
+_PUBLISHER_AND_KEYS: Final = attrgetter("batch.client", "batch.keys")
 
 
 class QueueDeliveryTask:
