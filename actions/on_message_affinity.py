@@ -19,8 +19,7 @@ from server.util.encoding import text_to_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actions.message_affinity import AffinityAssignment
-    from actions.message_affinity import AffinityOwner as AffinityClient
+    from actions.message_affinity import AffinityAssignment, AffinityOwner
     from actions.services import ActionHandle, ActionServices
     from config_schema.spec import Options
     from server.topics.subscriptions.client import ClientIdentity
@@ -42,7 +41,7 @@ class OnMessageAffinity(OnRecords):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._affinities = MessageAffinities()
-        self._in_control: dict[AffinityClient, set[str | None]] = {}  # to the control topic
+        self._in_control: dict[AffinityOwner, set[str | None]] = {}  # to the control topic
         self._is_waiting = False
 
     def provision(self, services: ActionServices, action: ActionHandle) -> None:

@@ -55,7 +55,7 @@ class Work:
     """What has an aim.
 
     Attributes:
-        name: what tables call it, and `SampleRates`.
+        name: what tables call it, and `Rates`.
         aim: rows a second of processor time at the least.
         parquet: the name of what Spark does with Parquet instead.
         json: and with files of the same bodies.

@@ -34,13 +34,13 @@ COPY: Final = DIRECTORY / "checkout"
 PROGRAM: Final = Path(sys.executable).with_name("cosmic-ray")
 
 AREAS: Final[Mapping[str, Sequence[str]]] = {
-    "amperage/wire": ("wire", "transports", "core"),
-    "server/storage/journal": ("journal",),
-    "server/storage/sow": ("sow", "core"),
-    "server/queues/core": ("queues", "core"),
+    "amperage/wire": ("wire", "transports", "engine"),
+    "server/storage/journal": ("storage/journal",),
+    "server/storage/sow": ("storage/sow", "engine"),
+    "server/queues/core": ("queues", "engine"),
     "server/replication/core": ("replication",),
     "server/security": ("security", "admin"),
-    "server/expressions": ("expressions", "core"),
+    "server/expressions": ("expressions", "engine"),
 }
 """Packages, and the directories in tests/ whose tests must detect their mutants."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from tests.documentation.fences import fences
@@ -12,6 +13,7 @@ _ROOT = Path(__file__).parents[1]
 _PAGE = _ROOT / "docs" / "architecture.md"
 
 
+@cache
 def layers() -> list[str]:
     """The layers of the contract, from the top."""
     settings = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]

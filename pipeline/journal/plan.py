@@ -21,8 +21,7 @@ from server.expressions.topic_names import select_topics
 from server.storage.journal import BookmarkError, LogSpan, parse_bookmark
 from server.storage.journal.files import FileTable, JournalFile, SourceCache
 from server.storage.journal.format.layout import RECORD_SIZE
-from server.storage.journal.format.records import FileDefinitions as FileNames
-from server.storage.journal.format.records import columns
+from server.storage.journal.format.records import FileDefinitions, columns
 from server.storage.journal.read.bookmarks import resolve
 from server.storage.journal.read.lookup import EntryLookup
 
@@ -183,7 +182,7 @@ def _may_have(
     return all(test.may_hold(*ranges[test.column]) for test in tests if test.column in ranges)
 
 
-def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) -> FileNames:
+def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) -> FileDefinitions:
     index = file.read_index()
     if index is not None:
         return index.names
@@ -200,7 +199,7 @@ def _names(file: JournalFile, options: JournalOptions, start: int, stop: int) ->
 
 
 def _wanted(
-    instance: str, names: FileNames, options: JournalOptions, tests: Sequence[ColumnPredicate]
+    instance: str, names: FileDefinitions, options: JournalOptions, tests: Sequence[ColumnPredicate]
 ) -> JournalNames:
     """Return the names of a file, without unwanted topics."""
     selector = select_topics(options.topic) if options.topic else None

@@ -221,7 +221,7 @@ class _BatchReader(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """See `ThreadStack`."""
+        """See `Thread`."""
         with closing(mmap.mmap(-1, self._size)) as batch:
             while not self._has_ended:
                 self._more.wait()

@@ -3,8 +3,8 @@
 A test that starts a server, Spark or any other program takes seconds, any other milliseconds. The
 former have the mark `process`. They get it by themselves where the names in the code of a test and
 of its fixtures lead to what starts processes, through whatever functions of tests/. Where the
-product starts one, the test says so with `@pytest.mark.process`, and `ClientLock` sees to that: a
-test without the mark that starts a process fails.
+product starts one, the test says so with `@pytest.mark.process`, and `Guard` sees to that: a test
+without the mark that starts a process fails.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from server.admin.operations.operation import (
     OperationGroup,
     OperationParameters,
 )
-from server.engine.maintenance.journal_retention import JournalAction as JournalDeed
+from server.engine.maintenance.journal_retention import JournalAction
 from server.engine.maintenance.sow_compaction import compact
 from server.queues.topic.report import report
 from server.statistics.sources.names import topic_ids
@@ -243,7 +243,7 @@ def _sow(services: ActionServices) -> OperationGroup:
 def _journals(services: ActionServices) -> OperationGroup:
     keeping = services.journals
 
-    async def mark(deed: JournalDeed, name: str, _parameters: OperationParameters) -> str:
+    async def mark(deed: JournalAction, name: str, _parameters: OperationParameters) -> str:
         if keeping is None or name not in keeping.full:
             raise OperationError(f"There is no journal that is full {name!r} any more.")
         try:
@@ -256,13 +256,13 @@ def _journals(services: ActionServices) -> OperationGroup:
         _JOURNALS,
         (
             AdminOperation(
-                "compress", "compress it, and all older ones", partial(mark, JournalDeed.COMPRESS)
+                "compress", "compress it, and all older ones", partial(mark, JournalAction.COMPRESS)
             ),
             AdminOperation(
-                "archive", "archive it, and all older ones", partial(mark, JournalDeed.ARCHIVE)
+                "archive", "archive it, and all older ones", partial(mark, JournalAction.ARCHIVE)
             ),
             AdminOperation(
-                "remove", "remove it, and all older ones", partial(mark, JournalDeed.REMOVE)
+                "remove", "remove it, and all older ones", partial(mark, JournalAction.REMOVE)
             ),
         ),
         lambda: _named(() if keeping is None else keeping.full),

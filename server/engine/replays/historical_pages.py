@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from server.engine.queries.page_query import RecordScan
     from server.engine.replays.replay_client import ReplayEngine
     from server.security.permissions import Permit
-    from server.storage.journal import JournalEntry
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import JournalEntry, JournalTopic
     from server.storage.sow.records import Record
     from server.storage.sow.topic_records import SowTopicRecords
     from server.topics.subscriptions.delivery.envelope import Envelope
@@ -108,7 +107,7 @@ class HistoricalPage:
     def detach(self, subscription: Subscription) -> None:
         """Do nothing: the records are kept for a later reading."""
 
-    def wants(self, name: TopicName) -> bool:
+    def wants(self, name: JournalTopic) -> bool:
         """Return whether to read the entries of a topic."""
         return (name.message_type, name.name) == (self._sow.type_name, self._sow.name)
 

@@ -27,8 +27,7 @@ from server.topics.topic import Topic
 if TYPE_CHECKING:
     from server.engine.replays.replay_client import ReplayEngine
     from server.expressions.regex.budget import SearchCounter
-    from server.storage.journal import JournalEntry, RawEntryRange
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import JournalEntry, JournalTopic, RawEntryRange
     from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter, Recipient
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
@@ -89,7 +88,7 @@ class ReplayTopics:
         self._settings = engine.settings
         self._known = engine.topics
         self._subscriptions: dict[Subscription, None] = {}
-        self._topics: dict[TopicName, ReplayTopic | None] = {}
+        self._topics: dict[JournalTopic, ReplayTopic | None] = {}
 
     def attach(self, subscription: Subscription) -> None:
         """Start delivering to a subscription."""
@@ -119,12 +118,12 @@ class ReplayTopics:
             if cost is not None:
                 yield cost
 
-    def wants(self, name: TopicName) -> bool:
+    def wants(self, name: JournalTopic) -> bool:
         """Return whether any subscription wants messages of a topic."""
         topic = self._find(name)
         return topic is not None and topic.has_subscriptions
 
-    def chooses(self, name: TopicName) -> bool:
+    def chooses(self, name: JournalTopic) -> bool:
         """Return whether some messages of a topic are not wanted, or not in their original form."""
         topic = self._find(name)
         return topic is not None and topic.chooses
@@ -162,7 +161,7 @@ class ReplayTopics:
             envelope.keys += lifetime_key(entry.expiration)
         return topic.recipients(entry.body, envelope), envelope
 
-    def _deletions(self, name: TopicName) -> list[Recipient]:
+    def _deletions(self, name: JournalTopic) -> list[Recipient]:
         """Return the recipients of a deletion; those entitled to some records only are excluded.
 
         They must not learn of other records.
@@ -176,7 +175,7 @@ class ReplayTopics:
             and permit.filter is None
         ]
 
-    def _find(self, name: TopicName) -> ReplayTopic | None:
+    def _find(self, name: JournalTopic) -> ReplayTopic | None:
         try:
             return self._topics[name]
         except KeyError:
@@ -192,7 +191,7 @@ class ReplayTopics:
         topic = self._topics[name] = self._make(name, wanting) if wanting else None
         return topic
 
-    def _make(self, name: TopicName, wanting: Mapping[Subscription, Permit]) -> ReplayTopic:
+    def _make(self, name: JournalTopic, wanting: Mapping[Subscription, Permit]) -> ReplayTopic:
         message_type = self._settings.message_types[name.message_type]
         topic = ReplayTopic(message_type, name.name, self._settings.functions)
         for subscription, permit in wanting.items():
@@ -200,7 +199,7 @@ class ReplayTopics:
         return topic
 
     def _permit(
-        self, subscription: Subscription, topic: TopicName, effort: SearchCounter
+        self, subscription: Subscription, topic: JournalTopic, effort: SearchCounter
     ) -> Permit:
         """Return the entitlement of a subscription to a topic; none if it is not for that topic.
 

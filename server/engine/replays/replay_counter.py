@@ -21,8 +21,7 @@ from server.storage.journal import EntrySizes
 
 if TYPE_CHECKING:
     from server.engine.replays.replay_client import ReplayClient
-    from server.storage.journal import JournalCursor, JournalEntry, LogSpan
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import JournalCursor, JournalEntry, JournalTopic, LogSpan
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
     from server.topics.subscriptions.subscription import Subscription
@@ -165,7 +164,7 @@ class ReplayCounter:
             replace(self._span, after=position), self._wants, self._topics.kinds
         )
 
-    def _wants(self, name: TopicName) -> bool:
+    def _wants(self, name: JournalTopic) -> bool:
         is_wanted = self._topics.wants(name)
         self._needs_bodies = self._needs_bodies or (is_wanted and self._topics.chooses(name))
         return is_wanted

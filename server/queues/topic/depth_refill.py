@@ -13,8 +13,7 @@ from server.storage.journal import MESSAGES, LogSpan
 if TYPE_CHECKING:
     from server.queues.core import Queue
     from server.queues.topic.enqueue import Enqueuer
-    from server.storage.journal import JournalCursor
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import JournalCursor, JournalTopic
     from server.topics.transaction_log import TransactionLog
 
 
@@ -34,7 +33,7 @@ class DepthRefill:
         core: Queue,
         entrance: Enqueuer,
         log: TransactionLog,
-        is_fed_by: Callable[[TopicName], bool],
+        is_fed_by: Callable[[JournalTopic], bool],
         wake: Callable[[], None],
     ) -> None:
         self._core: Final = core

@@ -25,7 +25,7 @@ from server.storage.journal.format.layout import TXID
 
 if TYPE_CHECKING:
     from server.expressions.message_context import MessageContext
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import JournalTopic
     from server.storage.journal.read.cursor import JournalCursor
     from server.topics.log_feed import RecordedBatch
     from server.topics.transaction_log import TransactionLog
@@ -86,7 +86,7 @@ class MessageCache:
     """
 
     def __init__(
-        self, log: TransactionLog, wanted: Callable[[TopicName], bool], room: int = _ROOM
+        self, log: TransactionLog, wanted: Callable[[JournalTopic], bool], room: int = _ROOM
     ) -> None:
         self._log = log
         self._wanted = wanted

@@ -44,7 +44,7 @@ from server.queues.topic.redrive import DeadLetterRedrive
 from server.queues.topic.scratch_memory import ScratchMemory
 from server.queues.topic.shared_queue import SharedQueue
 from server.security.permissions import UNLIMITED
-from server.storage.journal import JournalTopic as TopicName
+from server.storage.journal import JournalTopic
 from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.subscriptions.subscriber_set import SubscriberEntry
 from server.topics.topic import Topic
@@ -188,8 +188,8 @@ class QueueTopic(Topic):
             self.core, message_type.name, self.browsing.read, self.acknowledging, services
         )
         self._recorded_topics: Final = (
-            TopicName(message_type.name, spec.name),
-            TopicName(message_type.name, spec.default_publish_target),
+            JournalTopic(message_type.name, spec.name),
+            JournalTopic(message_type.name, spec.default_publish_target),
         )
         forgotten = QueueRetentionLog(self.core, spec.name, services)
         log.hold(self._needed_from, f"queue {spec.name}", forgotten.in_the_way)
@@ -216,7 +216,7 @@ class QueueTopic(Topic):
         """Bytes of messages that are in memory."""
         return self._message_cache.size
 
-    def is_fed_by(self, topic: TopicName) -> bool:
+    def is_fed_by(self, topic: JournalTopic) -> bool:
         """Return True if the messages of a topic are for this queue."""
         return topic.message_type == self.message_type.name and self.source.matches(topic.name)
 

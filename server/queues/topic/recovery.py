@@ -28,8 +28,7 @@ from server.storage.journal.publisher_table import publisher_part
 if TYPE_CHECKING:
     from server.queues.topic.queue_table import QueueTable
     from server.queues.topic.queue_topic import QueueTopic
-    from server.storage.journal import EntryBatch, Journal
-    from server.storage.journal import JournalTopic as TopicName
+    from server.storage.journal import EntryBatch, Journal, JournalTopic
     from server.storage.journal.queue_points import QueuePoint
     from server.util.log_protocol import ServerLog
 
@@ -147,7 +146,7 @@ class _Fold:
         self._queues = queues
         self._starts = starts
         self._events = events
-        self._fed: dict[TopicName, list[QueueTopic]] = {}
+        self._fed: dict[JournalTopic, list[QueueTopic]] = {}
         self._letters = {queue.letters.part: queue.letters for queue in queues}
 
     def take_in(self, run: EntryBatch) -> None:

@@ -40,12 +40,12 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from server.replication.anti_entropy.digests import (
     RANGES,
     ComparableRecords,
+    RangeDigests,
     RecordState,
     make_range_digests,
     portions,
     within,
 )
-from server.replication.anti_entropy.digests import RangeDigests as Sums
 from server.replication.anti_entropy.messages import (
     MAX_COMPARISON_MESSAGE_SIZE,
     ComparisonMessage,
@@ -191,7 +191,7 @@ class RecordComparison:
         self._waits_since = now
         self._steps: Iterator[_Wait | None] = self._compare()
         self._theirs = 0  # number of records
-        self._ours = Sums()
+        self._ours = RangeDigests()
         self._txids = 0, 0
         self._looks = 0
 
