@@ -1,9 +1,10 @@
 """`amps-pipeline replay`: publishes journals, or an export of them, to a server again.
 
-Messages are sent in the order in which they were recorded, instance by instance. Their sequence
-numbers are the numbers of their entries; `replay_sender` chooses the client names. A replay that
-resumes after an interruption sends a few messages again; the server drops them as duplicates if the
-topic is in its transaction log.
+Messages of one type are published in the order in which they were recorded, instance by instance.
+Each instance and type has a connection of its own, with a client name that `replay_sender` chooses,
+so an instance waits until the server has persisted the messages of the one before. Their sequence
+numbers are the numbers of their entries. A replay that resumes after an interruption sends a few
+messages again; the server drops them as duplicates if the topic is in its transaction log.
 """
 
 from __future__ import annotations
@@ -161,6 +162,7 @@ class _Senders(ExitStack):
         self._uri = uri
         self._name = name
         self._senders: dict[tuple[str, str], ReplaySender] = {}
+        self._instance: str | None = None
 
     def refusals(self) -> tuple[int, str]:
         """Return the number of refused entries, and the first of them with the reason."""
@@ -170,9 +172,12 @@ class _Senders(ExitStack):
         return sum(sender.refused for sender in senders), senders[0].first_refusal
 
     def of(self, row: Any) -> ReplaySender:
-        """Return the sender of an entry."""
+        """Return the sender of an entry, once the entries of other instances are persisted."""
         from pipeline.jobs.replay_sender import ReplaySender  # imports modules that import Spark
 
+        if row.instance != self._instance:
+            self.flush()
+            self._instance = row.instance
         key = row.instance, row.message_type
         sender = self._senders.get(key)
         if sender is None:

@@ -262,17 +262,17 @@ def test_a_replay_publishes_again_what_a_journal_or_its_export_has(
 def test_a_replay_takes_each_instance_and_message_type_for_itself(
     tmp_path: Path, server: RunningServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Entries of two instances have the same numbers, and are no duplicates of one another."""
+    """Entries of two instances have the same numbers, and both are published, in turn."""
     for instance in ("A", "B"):
         with journal(tmp_path, instance=instance) as writer:
-            for number in range(50):
+            for number in range(400):
                 writer.publish("log-of-two", message(number))
             writer.publish("log-of-two", b"id=1\x01", message_type="nvfix")
     assert main(["replay", str(tmp_path), uri(server)]) == 1
     assert "those of 'log-of-two' are nvfix" in capsys.readouterr().err
     assert replayed(server, "log-of-two") == []
     assert main(["replay", str(tmp_path), uri(server, "").rstrip("/")]) == 0
-    assert replayed(server, "log-of-two") == [*range(50), *range(50)]
+    assert replayed(server, "log-of-two") == [*range(400), *range(400)]
     assert logged(server, "log-of-two", "nvfix") == [b"id=1\x01"] * 2
 
 
