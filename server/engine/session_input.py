@@ -3,10 +3,11 @@
     the transport  --feed-->  SessionInput  --a few frames at a time-->  Session: executes
                               InputBuffer: the input that is not executed yet
 
-The socket of a peer is read only while none of its input waits; see server/engine/scheduler.py.
-Execution also pauses while too much of the peer's earlier work is in progress (it is *held*). When
-the peer has disconnected, the input received by then is executed all the same, and the session ends
-after that.
+The socket of a peer is read only while none of its input waits; see server/engine/scheduler.py. A
+peer that waits for the decision on its logon is read until it sends something, because a disconnect
+is not noticed otherwise. Execution also pauses while too much of the peer's earlier work is in
+progress (it is *held*). When the peer has disconnected, the input received by then is executed all
+the same, and the session ends after that.
 
 A command that may take long is executed in steps, in the slices of its connection: later input of
 the peer waits until it is done, the input of others does not.
@@ -170,10 +171,12 @@ class SessionInput:
         self.bytes_in += len(chunk)
         self._inbox.put(chunk)
         if self.is_waiting:
+            self._pause()
             return
         if self._turns.serve(self, len(chunk)) or self._is_held:
             self.is_waiting = True
-            self._pause()
+            if not self._awaits_decision or self._inbox.has_something:
+                self._pause()
 
     def step(self) -> bool:
         """Execute the peer's commands until the slice is over. See `EngineTask.step`."""
@@ -292,6 +295,8 @@ class SessionInput:
             self._unfinished = None
         elif isinstance(may_go_on, AnswerFuture):
             self._is_held = self._awaits_decision = True
+            if self.is_waiting and not self._inbox.has_something:
+                self._resume()
             may_go_on.when_there(lambda _: self._go_on())
             return False
         elif not may_go_on:

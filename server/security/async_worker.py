@@ -52,7 +52,7 @@ class AsyncWorker:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turns: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._waiting = 0
 
     def ask(
@@ -60,10 +60,10 @@ class AsyncWorker:
         make: Callable[[], Coroutine[None, None, DecisionT]],
         otherwise: Callable[[str], DecisionT],
     ) -> AnswerFuture[DecisionT]:
-        """Run a decision on the desk's thread.
+        """Run a decision on the worker's thread.
 
         Args:
-            make: creates the coroutine that decides; called on the desk's thread.
+            make: creates the coroutine that decides; called on the worker's thread.
             otherwise: makes the fallback answer from the reason for it.
 
         Returns:
@@ -122,9 +122,9 @@ class AsyncWorker:
     async def _work(
         self, make: Callable[[], Coroutine[None, None, DecisionT]]
     ) -> DecisionT | _DecisionFailure:
-        if self._turns is None:
-            self._turns = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
-        async with self._turns:
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(MAX_CONCURRENT_DECISIONS)
+        async with self._slots:
             try:
                 return await make()
             except asyncio.CancelledError:
@@ -133,7 +133,7 @@ class AsyncWorker:
                 return _DecisionFailure(explain(error))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the desk's loop; its thread starts on first use, and ends with the process."""
+        """Return the worker's loop; its thread starts on first use, and ends with the process."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop.set_default_executor(DaemonThreadPool(_MAX_THREADS, "security"))

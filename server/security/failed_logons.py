@@ -34,7 +34,7 @@ MAX_TRACKED_FAILURES: Final = 10_000
 """Limit of users and addresses each; beyond it, the one whose last failure is oldest is dropped."""
 
 MAX_PENDING_LOGONS_PER_ADDRESS: Final = 1_500
-"""Limit of one address's logons that wait for a decision; less than the concurrency of a desk."""
+"""Limit of one address's logons that wait for a decision; below `MAX_CONCURRENT_DECISIONS`."""
 
 FAILURE_LIFETIME_S: Final = 600.0
 """Seconds without a failure after which all earlier ones are forgotten."""

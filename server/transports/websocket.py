@@ -45,9 +45,14 @@ class WebsocketConnection(TransportConnection):
         self._settings = settings
         self._peer = WebsocketPeer(deflate=settings.deflate)
         self._deciding: AnswerFuture[HandshakeResult | HandshakeError] | None = None
+        self._early = b""  # received before the handshake was decided
 
     def data_received(self, data: bytes) -> None:
         """Execute the bytes received, and flush the output of all clients that they affect."""
+        if self._deciding is not None:
+            self._early += data
+            self._pause_reading()
+            return
         if self._session is None:
             self._shake_hands(data)
         elif self._session.is_open:
@@ -90,7 +95,6 @@ class WebsocketConnection(TransportConnection):
             return
         self._deciding = later
         self._end_handshake()  # from here on the delay is not the peer's
-        self._pause_reading()  # further bytes are for the session
         later.when_there(lambda found: self._decided_late(request, found))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -108,6 +112,9 @@ class WebsocketConnection(TransportConnection):
         self._send_pending()
         self._flush()
         self._resume_reading()
+        if self._early:
+            early, self._early = self._early, b""
+            self.data_received(early)
 
     def _decided(self, request: Request, found: HandshakeResult | HandshakeError) -> None:
         """Accept or refuse a connection, and begin its session."""
