@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from actions.services import ActionEngine
+    from server.engine.engine import Engine
+
 
 _REASON: Final = "entitlement reset"
 
 
-def reset_authentication(engine: ActionEngine) -> None:
+def reset_authentication(engine: Engine) -> None:
     """Discard the cached results of authentication, so that every logon is decided anew."""
     engine.switches.forget_logons()
     engine.log.emit("25-0002", what="authentication")
 
 
 def reset_entitlement(
-    engine: ActionEngine, transport: str | None = None, user: str | None = None
+    engine: Engine, transport: str | None = None, user: str | None = None
 ) -> None:
     """Discard the cached permissions, and disconnect the affected clients.
 
@@ -48,9 +49,7 @@ def reset_entitlement(
             session.close(_REASON)
 
 
-def disconnect_users(
-    engine: ActionEngine, transports: Collection[str], users: Collection[str]
-) -> None:
+def disconnect_users(engine: Engine, transports: Collection[str], users: Collection[str]) -> None:
     """Disconnect users whose permissions have changed, as by a reset of entitlement for each.
 
     Their cookies of the admin interface end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,22 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 if TYPE_CHECKING:
     from actions.context import ActionContext
     from actions.requests import RequestedAction
-    from server.engine.hooks import Hooks
+    from server.engine.engine import Engine
     from server.engine.internal_client import InternalClient
     from server.engine.maintenance.journal_retention import JournalRetention
-    from server.engine.session import Session
     from server.process.file_watch import FileWatch
     from server.replication.anti_entropy.coordinator import AntiEntropyCoordinator
     from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationState
-    from server.security.switches import SecuritySwitches
     from server.statistics.statistics_thread import StatisticsThread
-    from server.topics.settings import EngineSettings
-    from server.topics.sow_registry import SowRegistry
-    from server.topics.system.audit import Audit
-    from server.topics.topic_table import TopicTable
-    from server.util.clock import Clock
-    from server.util.log_protocol import ServerLog
 
 _Result = TypeVar("_Result")
 
@@ -156,49 +148,6 @@ class ActionHandle(Protocol):
         """Run the action, and wait until it has finished."""
 
 
-class ActionEngine(Protocol):
-    """The interface of the engine that actions use."""
-
-    @property
-    def settings(self) -> EngineSettings:
-        """The settings from the configuration."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the instance."""
-
-    @property
-    def log(self) -> ServerLog:
-        """The log to which steps report."""
-
-    @property
-    def audit(self) -> Audit:
-        """The audit log, for changes that the operators of the instance must be able to trace."""
-
-    @property
-    def hooks(self) -> Hooks:
-        """Notifies of the commands of clients, and of deliveries."""
-
-    @property
-    def stores(self) -> SowRegistry:
-        """The topics with records."""
-
-    @property
-    def topics(self) -> TopicTable:
-        """All topics in use."""
-
-    @property
-    def switches(self) -> SecuritySwitches:
-        """The on/off switches of authentication and entitlement."""
-
-    @property
-    def sessions(self) -> Collection[Session]:
-        """The sessions of all connections."""
-
-    def flush(self) -> None:
-        """Write the pending output of the connections."""
-
-
 @dataclass(slots=True)
 class ActionServices:
     """The services of an instance.
@@ -228,7 +177,7 @@ class ActionServices:
         running: the run that is publishing or raising an event at this moment.
     """
 
-    engine: ActionEngine
+    engine: Engine
     client: Callable[[str, str], InternalClient]
     transports: TransportControl
     stop: Callable[[str], None]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from server.engine.session import Session
 
 
 class _InputCounters(Protocol):
@@ -21,21 +24,6 @@ class _OutputCounters(Protocol):
     @property
     def pieces(self) -> int:
         """The number of these messages."""
-
-
-class SessionCounters(Protocol):
-    """A session that has been closed."""
-
-    denied_reads: int
-    denied_writes: int
-
-    @property
-    def intake(self) -> _InputCounters:
-        """The input from its peer."""
-
-    @property
-    def outbox(self) -> _OutputCounters:
-        """The output buffer for its peer."""
 
 
 class ClosedSessionTotals:
@@ -60,7 +48,7 @@ class ClosedSessionTotals:
         self.denied_writes = 0
         self.sessions = 0
 
-    def add(self, session: SessionCounters) -> None:
+    def add(self, session: Session) -> None:
         """Add the counts of a session, and the output that its last flush will send."""
         intake, outbox = session.intake, session.outbox
         self.bytes_in += intake.bytes_in

@@ -15,9 +15,9 @@ and each batch goes to its topic in one call (server/engine/commands/publish_bat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.bookmarks import client_hash
 from amperage.wire.framing import (
@@ -34,7 +34,6 @@ from amperage.wire.header import (
     encode_header,
     read_reply_keys,
 )
-from server.engine import session_input
 from server.engine.commands import dispatch
 from server.engine.commands.acks import failure
 from server.engine.commands.context import SessionLogonOptions
@@ -53,21 +52,18 @@ from server.security import permissions
 from server.security.bound_identity import PermitBinder
 from server.security.interceptors.base import IncomingCommand, Verdict
 from server.security.permissions import Permission, Permissions, Permit
-from server.topics.subscriptions.delivery.outbox import Outbox, Outboxes
+from server.topics.subscriptions.delivery.outbox import Outbox
 from server.topics.subscriptions.delivery.wire_trace import with_wire_trace
 from server.topics.subscriptions.subscription import Subscription
 from server.topics.system.audit import AuditParty
 from server.util.limits import MAX_HEADER_SIZE, MAX_HEADER_SIZE_BEFORE_LOGON
 
 if TYPE_CHECKING:
-    from server.engine.closed_session_totals import ClosedSessionTotals
     from server.engine.connection_context import ConnectionContext, ConnectionHandle
-    from server.engine.hooks import Hooks
+    from server.engine.engine import Engine
     from server.engine.queries.execution import QueryExecution
-    from server.engine.unauthenticated import PreLogonLimits
     from server.security.authentication import LogonExchange
     from server.storage.journal.sequence_gaps import SequenceRanges
-    from server.topics.subscriptions.limits.failures import SubscriptionFailures
     from server.topics.subscriptions.subscriber import DeliveryWatcher
     from server.topics.topic_table import AnyTopic
 
@@ -82,41 +78,6 @@ class SessionState(Enum):
     CONNECTED = "connected"
     LOGGED_ON = "logged on"
     CLOSED = "closed"
-
-
-class SessionEngine(session_input.SessionInputEngine, dispatch.DispatchEngine, Protocol):
-    """The interface of the engine that sessions use."""
-
-    @property
-    def closed_totals(self) -> Mapping[str, ClosedSessionTotals]:
-        """Traffic totals of closed sessions, by transport; there is one for any name."""
-
-    @property
-    def hooks(self) -> Hooks:
-        """Callbacks for events of clients, and for deliveries."""
-
-    @property
-    def failures(self) -> SubscriptionFailures:
-        """The component that ends subscriptions after a failure on their behalf."""
-
-    @property
-    def pre_logon(self) -> PreLogonLimits:
-        """The connections that have not logged on, and their limits."""
-
-    @property
-    def outboxes(self) -> Outboxes:
-        """The output buffers that have not been flushed."""
-
-    def logged_on(self, session: Session) -> None:
-        """Register a session under its client's name."""
-
-    def forget(self, session: Session, reason: str) -> None:
-        """Cancel the queries of a session that has been closed, and end its subscriptions.
-
-        Args:
-            session: the session.
-            reason: why it was closed.
-        """
 
 
 class Session:
@@ -172,7 +133,7 @@ class Session:
 
     def __init__(
         self,
-        engine: SessionEngine,
+        engine: Engine,
         number: int,
         entrance: ConnectionContext,
         name: str,

@@ -15,93 +15,22 @@ the peer waits until it is done, the input of others does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.compression import CompressedReader, Compression
 from amperage.wire.framing import FrameSource
-from server.engine.commands import context
 from server.engine.input_buffer import InputBuffer
 from server.engine.scheduler import BatchSizeEstimator
 from server.security.deferred import AnswerFuture
 from server.util.limits import MAX_QUERIES
 
 if TYPE_CHECKING:
-    from amperage.wire.framing import FrameError
-    from server.engine.closed_session_totals import ClosedSessionTotals
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.publish_batches import PublishBatcher
-    from server.engine.queries.execution import QueryExecution
-    from server.engine.scheduler import Scheduler
-    from server.engine.unauthenticated import PreLogonConnection
-    from server.util.clock import SteadySeconds, WallSeconds
+    from server.engine.session import Session
 
 _HELD_SECONDS: Final = 0.005
 """How long a held peer waits until the engine checks again whether it may go on."""
-
-
-class SessionInputEngine(context.CommandEngine, Protocol):
-    """The interface of the engine that an intake uses."""
-
-    @property
-    def turns(self) -> Scheduler:
-        """The scheduler, which shares the time between connections, queries and replays."""
-
-
-class InputSession(Protocol):
-    """A session, which executes the commands of its peer.
-
-    Attributes:
-        last_heard: when the commands in execution were read, in seconds since 1970.
-        heard_at: the same by the clock that measures silence; see `Clock.attentive`.
-    """
-
-    last_heard: WallSeconds
-    heard_at: SteadySeconds
-
-    @property
-    def engine(self) -> SessionInputEngine:
-        """The engine."""
-
-    @property
-    def closed_totals(self) -> ClosedSessionTotals:
-        """Traffic totals of the closed sessions of the same transport."""
-
-    @property
-    def client_name(self) -> str:
-        """The name of its client."""
-
-    @property
-    def command(self) -> str:
-        """The name of the command executed last."""
-
-    @property
-    def is_open(self) -> bool:
-        """True until the session is closed."""
-
-    @property
-    def queries(self) -> Collection[QueryExecution]:
-        """Its queries that have not sent all their results yet."""
-
-    @property
-    def runs(self) -> PublishBatcher:
-        """The publishes that are executed in batches."""
-
-    @property
-    def visit(self) -> PreLogonConnection | None:
-        """Its entry among the connections before logon; None after the logon."""
-
-    def obey(self, header_bytes: bytes, body_bytes: bytes) -> None:
-        """Execute one command, or refuse it."""
-
-    def give_up(self, error: FrameError) -> None:
-        """Disconnect a peer after malformed bytes: its stream cannot be trusted any more."""
-
-    def close(self, reason: str) -> None:
-        """Disconnect the peer."""
-
-    def end_lost(self) -> None:
-        """End after the peer has closed the connection, and its input has been executed."""
 
 
 class SessionInput:
@@ -122,7 +51,7 @@ class SessionInput:
 
     def __init__(
         self,
-        session: InputSession,
+        session: Session,
         reader: FrameSource,
         pause: Callable[[], None],
         resume: Callable[[], None],

@@ -7,37 +7,15 @@ turns. Only then is the client reported as disconnected, and another one may tak
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from server.util.log_protocol import ServerLog
+    from server.engine.session import Session
 
 _BATCH_SIZE: Final = 20
 """Subscriptions that are ended per slice."""
-
-
-class ClosedSession(Protocol):
-    """A session that has been closed."""
-
-    @property
-    def client_name(self) -> str:
-        """The name of its client."""
-
-    @property
-    def log(self) -> ServerLog:
-        """The log for failures."""
-
-    @property
-    def subscriptions(self) -> Collection[str]:
-        """The ids of its subscriptions, in the order in which they were made."""
-
-    def loosen(self, sub_id: str) -> bool:
-        """Detach a subscription from some of its topics; return whether there is more to detach."""
-
-    def end_subscription(self, sub_id: str) -> None:
-        """End a subscription."""
 
 
 class SessionTeardown:
@@ -48,7 +26,7 @@ class SessionTeardown:
         then: called when all are ended.
     """
 
-    def __init__(self, session: ClosedSession, then: Callable[[], None]) -> None:
+    def __init__(self, session: Session, then: Callable[[], None]) -> None:
         self._session = session
         self._then = then
         self._left = list(session.subscriptions)[::-1]

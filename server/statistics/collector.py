@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from server.statistics.sample import StatisticsEntry, StatisticsSample, StatisticsSource
 
 if TYPE_CHECKING:
+    from server.engine.scheduler import Scheduler
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
-    from server.util.task import TaskScheduler
 
 SLICE_SECONDS: Final = 0.000_5
 """How long entries are read before other tasks run."""
@@ -46,7 +46,7 @@ class StatisticsCollector:
         self,
         interval: float,
         take: Callable[[StatisticsSample], None],
-        turns: TaskScheduler,
+        turns: Scheduler,
         clock: Clock,
         elapsed: Callable[[], float],
         log: ServerLog,

@@ -7,8 +7,8 @@ server/engine/scheduler.py): very many records may expire at the same moment.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from server.storage.sow.records import to_nanoseconds, to_seconds
 from server.storage.sow.store import RecordStoreError
@@ -17,8 +17,8 @@ from server.topics.subscriptions.delivery.record_delivery import EXPIRED
 from server.util.clock import MIN_STEP_S, WallSeconds
 
 if TYPE_CHECKING:
-    from server.storage.sow.records import RecordChange
     from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.sow_registry import SowRegistry
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
@@ -29,24 +29,6 @@ _MIN_DELAY: Final = 0.001
 """Seconds; records that expire within this delay of each other are removed together."""
 _RETRY_SECONDS: Final = 1.0
 """Delay before expiration is retried after a store could not write it."""
-
-
-class ExpirationTopics(Protocol):
-    """The topics with records that clients publish to."""
-
-    @property
-    def topics(self) -> Iterable[SowTopicRecords]:
-        """These topics."""
-
-    @property
-    def announce(self) -> Callable[[str, list[RecordChange], Envelope, str], None]:
-        """Notifies subscribers of changes, by message type, with the reason for removals."""
-
-    def expiry_sequence(self, sow: SowTopicRecords) -> int:
-        """Return the number of an expiration."""
-
-    def keep(self, sow: SowTopicRecords) -> None:
-        """Schedule a topic to be put on stable storage soon."""
 
 
 class Expiration:
@@ -62,7 +44,7 @@ class Expiration:
 
     def __init__(
         self,
-        stores: ExpirationTopics,
+        stores: SowRegistry,
         clock: Clock,
         log: ServerLog,
         start: Callable[[EngineTask], None],

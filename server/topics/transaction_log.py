@@ -8,7 +8,7 @@ to the engine's thread. Only then do these entries count as durable, so that all
 one order.
 
 A durable entry is on stable storage of this machine. A *settled* entry is durable at all other
-instances, too, that have to acknowledge it (`AcknowledgementState`). Publishers get acks for
+instances, too, that have to acknowledge it (`ReplicationState`). Publishers get acks for
 settled messages. Without such instances, durable and settled are the same.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from amperage.wire.bookmarks import client_hash
 from server.expressions.topic_names import AUDIT
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config_schema.spec import JournaledTopicSpec
+    from server.replication.links.replication_state import ReplicationState
+    from server.replication.repair.body_repair import PeerBodyRepair
     from server.storage.journal import BookmarkRequest, Journal, JournalTopic, MissingBookmarkPolicy
     from server.topics.publish_tracker import PublishTracker
     from server.util.task import EngineTask
@@ -52,7 +54,7 @@ _RESERVED: Final = "/AMPS/"
 _FREE_BATCH_SIZE: Final = 128
 """Callbacks released in one time slice; each sends about one ack."""
 _MAX_DAMAGED: Final = 1_000
-"""Damaged entries that are remembered until there is a `LogRepair`."""
+"""Damaged entries that are remembered until there is a `PeerBodyRepair`."""
 _LOOK_BACK: Final = 16
 """Entries to search backwards for the last one that has a bookmark."""
 
@@ -69,38 +71,6 @@ class DuplicateError(Exception):
 
 OnJournalRetention: TypeAlias = Callable[["Path", int], None]
 """Called with a journal that cannot be removed, and the txid before which its entries are."""
-
-
-class AcknowledgementState(Protocol):
-    """Tracks the settled entries where other instances have to acknowledge entries."""
-
-    @property
-    def settled(self) -> int:
-        """The txid up to which everything is settled; it never decreases."""
-
-    def committed(self) -> None:
-        """Note that more of the log is on stable storage."""
-
-    def concerns(self, topic: JournalTopic) -> bool:
-        """Return whether another instance has to acknowledge messages published to a topic."""
-
-    def places(self, txid: int) -> Sequence[tuple[int, int]]:
-        """Return the positions in other instances' logs that correspond to a txid in this log.
-
-        Returns:
-            Numbers of logs, each with the txid there up to which this log lacks nothing: up to the
-            given entry, this log contains those entries.
-        """
-
-
-class LogRepair(Protocol):
-    """Repairs damaged entries."""
-
-    def look(self, txid: int) -> None:
-        """Find the damaged entries, starting at one that cannot be read."""
-
-    def is_lost(self, txid: int) -> bool:
-        """Return whether an unreadable entry is unlikely to be repaired soon."""
 
 
 class _Hold(NamedTuple):
@@ -147,12 +117,12 @@ class TransactionLog:
         self._bookmarked: tuple[int, str | None] = 0, None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._watermarks: deque[tuple[int, Callable[[], None]]] = deque()
-        self._settlement: AcknowledgementState | None = None
+        self._settlement: ReplicationState | None = None
         self._start: Callable[[EngineTask], None] | None = None  # set before the first entry
         self._is_releasing = False
         self._readers: list[Callable[[], None]] = []
         self._holds: dict[int, _Hold] = {}
-        self._mender: LogRepair | None = None
+        self._mender: PeerBodyRepair | None = None
         self._damaged: list[int] = []  # found before there was a mender
         self._holds_taken = 0
         self._behind_removal: list[Callable[[], None]] | None = None  # None: no removal in progress
@@ -256,7 +226,7 @@ class TransactionLog:
             self._is_releasing = True
             self._start(self)
 
-    def use_settlement(self, settlement: AcknowledgementState) -> None:
+    def use_settlement(self, settlement: ReplicationState) -> None:
         """Make publishers wait for other instances, too. Called before the first publish."""
         self._settlement = settlement
 
@@ -445,7 +415,7 @@ class TransactionLog:
         """Return whether an unreadable entry is not worth waiting for."""
         return self._mender is None or self._mender.is_lost(txid)
 
-    def use_mender(self, mender: LogRepair) -> None:
+    def use_mender(self, mender: PeerBodyRepair) -> None:
         """Report damaged entries to a mender, including those known already."""
         self._mender = mender
         damaged, self._damaged = self._damaged, []

@@ -14,10 +14,13 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from config_schema.spec import TlsSpec
 from server.util.safe_open import MAX_CERTIFICATE_FILE_SIZE, check_regular
+
+if TYPE_CHECKING:
+    from server.process.file_watch import FileWatch
 
 _VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -126,19 +129,7 @@ def _restrict(context: ssl.SSLContext, tls: TlsSpec) -> list[str]:
     return _load_authorities(context, tls)
 
 
-class FileWatcher(Protocol):
-    """Watches files; see `FileWatch`."""
-
-    def watch(self, path: Path, told: Callable[[str], None]) -> Callable[[], None]:
-        """Watch a file."""
-
-    def watch_all(
-        self, directory: Path, suffix: str, told: Callable[[str], None]
-    ) -> Callable[[], None]:
-        """Watch all files with a suffix in a directory."""
-
-
-def watch_files(tls: TlsSpec, files: FileWatcher, told: Callable[[str], None]) -> None:
+def watch_files(tls: TlsSpec, files: FileWatch, told: Callable[[str], None]) -> None:
     """Register a callback for changes of the files that a transport's TLS is made from.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
 _One = TypeVar("_One")
@@ -17,20 +17,6 @@ class EngineTask(Protocol):
 
     def step(self) -> bool:
         """Run one slice; return whether there is more to do."""
-
-
-class TaskScheduler(Protocol):
-    """The scheduler, which shares the time of the engine's thread."""
-
-    @property
-    def elapsed(self) -> Callable[[], float]:
-        """Seconds since some moment, never going back."""
-
-    def start(self, work: EngineTask) -> None:
-        """Run the first few slices of some work now, and the others in turns with other work."""
-
-    def queue(self, work: EngineTask) -> None:
-        """Queue work, to run it in turns with other work."""
 
 
 def split_into_chunks(things: Sequence[_One], size: int) -> Iterator[Sequence[_One]]:

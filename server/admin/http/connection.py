@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import h11
 
@@ -28,7 +28,6 @@ from server.admin.http.limits import (
     MAX_REQUEST_TARGET_SIZE,
     MAX_UNREAD_BYTES,
     SEND_CHUNK_SIZE,
-    HttpLimits,
 )
 from server.admin.http.messages import (
     HttpDocument,
@@ -38,9 +37,10 @@ from server.admin.http.messages import (
     say,
     split_target,
 )
-from server.admin.http.send_budget import SendBudget
 from server.security.certificates import user_of
-from server.util.log_protocol import ServerLog
+
+if TYPE_CHECKING:
+    from server.admin.http.server import HttpServer
 
 RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """The handler of requests. It may raise `HttpError`."""
@@ -48,36 +48,6 @@ RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 _TLS_HANDSHAKE: Final = b"\x16"
 
 _references = itertools.count(1)
-
-
-class HttpConnectionHost(Protocol):
-    """The server that a connection belongs to."""
-
-    @property
-    def answer(self) -> RequestHandler:
-        """The handler of requests."""
-
-    @property
-    def headers(self) -> Sequence[tuple[str, str]]:
-        """Headers that all answers have, unless they set the same header themselves."""
-
-    @property
-    def under_way(self) -> SendBudget:
-        """The bodies that are being sent to all peers."""
-
-    @property
-    def limits(self) -> HttpLimits:
-        """The time limits for peers."""
-
-    @property
-    def log(self) -> ServerLog:
-        """The log."""
-
-    def progressed(self, connection: HttpConnection) -> None:
-        """Note that the peer has made progress."""
-
-    def handshake_failed(self, address: str, reason: str) -> None:
-        """Note that a peer asks for TLS, and there is none; see `HandshakeFailureHandler`."""
 
 
 class HttpConnection:
@@ -93,7 +63,7 @@ class HttpConnection:
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: HttpConnectionHost
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: HttpServer
     ) -> None:
         self._reader = reader
         self._writer = writer

@@ -14,7 +14,7 @@ from amperage.wire.header import Header, encode_header
 from amperage.wire.header_template import SEQUENCE_KEY, split_at_sequence
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import AckRecipient
+    from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
     from server.topics.subscriptions.delivery.outbox import Outbox
 
@@ -78,7 +78,7 @@ def wants(header: Header, ack: str) -> bool:
     return ack in (_names(acks) if len(acks) <= _MAX_KEPT_LENGTH else _names_anew(acks))
 
 
-def acknowledge(session: AckRecipient, header: Header, ack: str, **keys: str | int | None) -> None:
+def acknowledge(session: Session, header: Header, ack: str, **keys: str | int | None) -> None:
     """Send a successful ack, if the command requests its type.
 
     Args:
@@ -91,9 +91,7 @@ def acknowledge(session: AckRecipient, header: Header, ack: str, **keys: str | i
         session.send(_ack(header, ack, "success", keys))
 
 
-def acknowledge_late(
-    session: AckRecipient, header: Header, problem: RecordStoreError | None
-) -> None:
+def acknowledge_late(session: Session, header: Header, problem: RecordStoreError | None) -> None:
     """Send the `persisted` ack, or the failure, unless the client has disconnected meanwhile."""
     if not session.is_open:
         return
@@ -103,7 +101,7 @@ def acknowledge_late(
         session.send(failure(header, "persisted", NOT_STORED, str(problem)))
 
 
-def fail_sequences(session: AckRecipient, sequences: Iterable[bytes], detail: str) -> None:
+def fail_sequences(session: Session, sequences: Iterable[bytes], detail: str) -> None:
     """Send failures of commands that were executed but may not be on stable storage.
 
     Args:
@@ -127,7 +125,7 @@ def acks_among(header: Header, possible: Iterable[str]) -> tuple[str, ...]:
     return tuple(ack for ack in possible if wants(header, ack))
 
 
-def fail(session: AckRecipient, header: Header, ack: str, reason: str, detail: str) -> None:
+def fail(session: Session, header: Header, ack: str, reason: str, detail: str) -> None:
     """Send a failure ack, if the command requests its type.
 
     Args:

@@ -62,8 +62,8 @@ from server.util.limits import MAX_COMPUTED_FIELDS
 if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import QuerySession, SubscribeSession
     from server.engine.queries.page_query import RecordScan
+    from server.engine.session import Session
     from server.expressions.tree import Field, Identifier, Reference
     from server.storage.sow.history import HistoryPoint
     from server.storage.sow.query.query import OpenQuery
@@ -80,7 +80,7 @@ def is_asked_for(options: Mapping[str, str]) -> bool:
     return any(name in options for name in AGGREGATION_OPTIONS)
 
 
-def query(session: QuerySession, header: Header, options: Mapping[str, str]) -> None:
+def query(session: Session, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records.
 
     Raises:
@@ -97,7 +97,7 @@ def query(session: QuerySession, header: Header, options: Mapping[str, str]) -> 
 
 
 def open_query(
-    session: QuerySession,
+    session: Session,
     header: Header,
     options: Mapping[str, str],
     as_of: HistoryPoint | None = None,
@@ -126,9 +126,7 @@ def open_query(
     return command, found
 
 
-def query_and_subscribe(
-    session: SubscribeSession, header: Header, options: Mapping[str, str]
-) -> None:
+def query_and_subscribe(session: Session, header: Header, options: Mapping[str, str]) -> None:
     """Query groups of a topic's records, and subscribe to their changes.
 
     Raises:
@@ -187,7 +185,7 @@ def _all_groups(
 
 
 def _read(
-    session: QuerySession, header: Header, options: Mapping[str, str]
+    session: Session, header: Header, options: Mapping[str, str]
 ) -> tuple[TopicSelection, AggregationTerms, Mapping[str, str]]:
     """Read the terms of an aggregation.
 
@@ -238,7 +236,7 @@ def _read(
     return topic, aggregation, rest
 
 
-def _topic(session: QuerySession, header: Header, options: Mapping[str, str]) -> TopicSelection:
+def _topic(session: Session, header: Header, options: Mapping[str, str]) -> TopicSelection:
     """Return the topic to aggregate; a regular expression that is its name counts as the name."""
     selector = read_topic(session, header, options)
     if selector.is_regex and is_name(session, selector):
@@ -255,7 +253,7 @@ def _topic(session: QuerySession, header: Header, options: Mapping[str, str]) ->
 
 
 def _check_references(
-    session: QuerySession, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
+    session: Session, topic: str, fields: Sequence[Field], grouping: Sequence[Identifier]
 ) -> None:
     """Check that fields refer to the topic itself only, by whatever name."""
 
@@ -286,7 +284,7 @@ def _ranked(terms: QueryTerms, aggregation: AggregationTerms) -> GroupOrder:
     return GroupOrder(aggregation.message_type, terms.order_by, start, stop)
 
 
-def _follower(session: QuerySession, subscription: Subscription) -> AggregateSubscription:
+def _follower(session: Session, subscription: Subscription) -> AggregateSubscription:
     topic = records_topic(session, subscription.selector.text)
     assert topic is not None  # noqa: S101 - see _topic
     return topic.aggregate(subscription)

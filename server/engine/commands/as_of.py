@@ -20,7 +20,7 @@ from server.storage.sow.history import HistoryPoint
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
     from server.storage.journal import LogSpan
     from server.topics.sow_registry import TopicSelection
     from server.topics.transaction_log import LogPosition, TransactionLog
@@ -29,7 +29,7 @@ _NANOSECONDS: Final = 1000  # in a microsecond
 
 
 def with_point(
-    session: PublishSession,
+    session: Session,
     header: Header,
     topics: Sequence[TopicSelection],
     query: Callable[[HistoryPoint | None], None],
@@ -59,7 +59,7 @@ def with_point(
 
 
 def _look_up(
-    session: PublishSession,
+    session: Session,
     header: Header,
     text: str,
     topics: Sequence[TopicSelection],

@@ -39,7 +39,7 @@ from server.topics.subscriptions.subscription import Subscription
 from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.storage.journal import BookmarkRequest
     from server.topics.subscriptions.subscription import PageTerms
@@ -51,7 +51,7 @@ _NOT_WITH_DELETIONS: Final = ("live", "conflation", "select")
 _NANOSECONDS: Final = 1e9
 
 
-def is_replayed(session: SubscribeSession, selector: TopicSelector) -> bool:
+def is_replayed(session: Session, selector: TopicSelector) -> bool:
     """Return whether a subscription with a bookmark has anything to replay.
 
     A regular expression selects the topics that are in the transaction log.
@@ -62,7 +62,7 @@ def is_replayed(session: SubscribeSession, selector: TopicSelector) -> bool:
 
 
 def make_subscription(
-    session: SubscribeSession,
+    session: Session,
     header: Header,
     options: Mapping[str, str],
     selector: TopicSelector,
@@ -155,7 +155,7 @@ def make_subscription(
 
 
 def wants_deletions(
-    session: SubscribeSession, header: Header, options: Mapping[str, str], selector: TopicSelector
+    session: Session, header: Header, options: Mapping[str, str], selector: TopicSelector
 ) -> bool:
     """Return whether a command requests notices of deleted records.
 
@@ -181,7 +181,7 @@ def wants_deletions(
     return True
 
 
-def replayed_topics(session: SubscribeSession, selector: TopicSelector) -> TopicSelector:
+def replayed_topics(session: Session, selector: TopicSelector) -> TopicSelector:
     """Return the topics to replay; for a queue, the topics that feed it.
 
     Source: AMPS User Guide, Bookmark Subscriptions to Queues.
@@ -194,7 +194,7 @@ def replayed_topics(session: SubscribeSession, selector: TopicSelector) -> Topic
 
 
 def begin(
-    session: SubscribeSession,
+    session: Session,
     header: Header,
     options: Mapping[str, str],
     subscription: Subscription,
@@ -248,7 +248,7 @@ def _told(places: Sequence[str], options: Mapping[str, str]) -> str | None:
     return f"places=[{','.join(places)}]" if places and "places" in options else None
 
 
-def pause_or_resume(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> bool:
+def pause_or_resume(session: Session, header: Header, options: Mapping[str, str]) -> bool:
     """Pause or resume the bookmark subscriptions that a command names, if it requests that.
 
     Returns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from server.security.deferred import AnswerFuture
 
@@ -13,23 +13,3 @@ CommandSteps: TypeAlias = Iterator[bool | AnswerFuture[Any]]
 Each step returns whether the next one may follow at once, or has to wait a little; or it returns
 a pending value to wait for.
 """
-
-
-class PendingInput(Protocol):
-    """An input buffer: commands received from a peer and not executed yet."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """True if it is not empty."""
-
-    @property
-    def is_lost(self) -> bool:
-        """True if the peer has disconnected before all its commands were executed."""
-
-    def finish(self, steps: CommandSteps) -> None:
-        """Execute no other command before the current one is done.
-
-        Args:
-            steps: its remaining steps; they must not raise. They are not executed if the session is
-                closed meanwhile.
-        """

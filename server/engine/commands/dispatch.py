@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -18,7 +18,6 @@ from server.engine.commands import (
     sow_and_subscribe,
     sow_delete,
     subscribe,
-    subscription_context,
     timer,
     unsubscribe,
 )
@@ -39,50 +38,10 @@ from server.util.limits import (
 
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.publish_batches import PublishBatcher
-    from server.engine.commands.queue_ack_fast_path import AckHeaderCache
-    from server.topics.subscriptions.subscription import Subscription
+    from server.engine.session import Session
 
 
-class DispatchEngine(subscription_context.SubscriptionEngine, logon.LogonEngine, Protocol):
-    """The interface of the engine that all commands use."""
-
-
-class DispatchSession(
-    subscription_context.SubscribeSession,
-    unsubscribe.UnsubscribeSession,
-    heartbeat.HeartbeatSession,
-    logon.LogonSession,
-    Protocol,
-):
-    """The interface of a connection that all commands use."""
-
-    @property
-    def engine(self) -> DispatchEngine:
-        """The engine that it belongs to."""
-
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]:
-        """Its subscriptions by id."""
-
-    @property
-    def logged_on(self) -> bool:
-        """True once the client is logged on."""
-
-    @property
-    def memory_of_commands(self) -> int:
-        """Bytes charged to its subscriptions and queries."""
-
-    @property
-    def runs(self) -> PublishBatcher:
-        """Its fast path for publishes, in batches."""
-
-    @property
-    def plain_acks(self) -> AckHeaderCache:
-        """Its fast path for acknowledgements, without decoding."""
-
-
-CommandHandler = Callable[["DispatchSession", Header, bytes], "CommandSteps | None"]
+CommandHandler = Callable[["Session", Header, bytes], "CommandSteps | None"]
 """Executes a command, or returns the steps to execute it, where that may take long."""
 
 BEFORE_LOGON: Final[Mapping[str, CommandHandler]] = {
@@ -119,9 +78,7 @@ _TRACE_IDS: Final = {"logon": "12-0010", "publish": "12-0001", "p": "12-0001"}
 _OTHER_TRACE_ID: Final = "12-0002"
 
 
-def execute(
-    session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None
-) -> None:
+def execute(session: Session, header: Header, body: bytes, exact_header: bytes | None) -> None:
     """Execute a command of a session, or refuse it.
 
     Args:
@@ -151,7 +108,7 @@ def execute(
         _answer(session, header, error)
 
 
-def _has_heard(session: DispatchSession) -> None:
+def _has_heard(session: Session) -> None:
     """Record that a publisher has received its logon's refusals: it has sent a command since."""
     told, session.told = session.told, ()
     log = session.engine.transaction_log
@@ -159,16 +116,14 @@ def _has_heard(session: DispatchSession) -> None:
         log.refusals.heard(session.client_hash, told)
 
 
-def _execute_instead_of_logon(
-    session: DispatchSession, header: Header, body: bytes
-) -> CommandSteps:
+def _execute_instead_of_logon(session: Session, header: Header, body: bytes) -> CommandSteps:
     yield from logon.log_on_implicitly(session)
     steps = _execute_after_logon(session, header, body, None)
     if steps is not None:
         yield from steps
 
 
-def _finish(session: DispatchSession, header: Header, steps: CommandSteps) -> CommandSteps:
+def _finish(session: Session, header: Header, steps: CommandSteps) -> CommandSteps:
     """Execute the remaining steps of a command, or refuse it after all."""
     try:
         yield from steps
@@ -177,7 +132,7 @@ def _finish(session: DispatchSession, header: Header, steps: CommandSteps) -> Co
 
 
 def _answer(
-    session: DispatchSession, header: Header, error: CommandRefusedError | RecordStoreError
+    session: Session, header: Header, error: CommandRefusedError | RecordStoreError
 ) -> None:
     if isinstance(error, RecordStoreError):
         refuse(session, header, NOT_READABLE, str(error))
@@ -188,7 +143,7 @@ def _answer(
 
 
 def _execute_after_logon(
-    session: DispatchSession, header: Header, body: bytes, exact_header: bytes | None
+    session: Session, header: Header, body: bytes, exact_header: bytes | None
 ) -> CommandSteps | None:
     handler = AFTER_LOGON.get(header.command)
     if handler is None:
@@ -213,7 +168,7 @@ def _execute_after_logon(
     return steps
 
 
-def _remember(session: DispatchSession, header: Header, exact_header: bytes) -> None:
+def _remember(session: Session, header: Header, exact_header: bytes) -> None:
     """Remember a plain header for the fast path of publishes or acknowledgements."""
     handler = AFTER_LOGON[header.command]
     if handler is publish.handle:
@@ -251,7 +206,7 @@ def _refuse_long_lists(header: Header) -> None:
         )
 
 
-def _refuse_more_subscriptions(session: DispatchSession, header: Header) -> None:
+def _refuse_more_subscriptions(session: Session, header: Header) -> None:
     """Refuse a subscription beyond the limit, unless it replaces another.
 
     Raises:
@@ -273,7 +228,7 @@ def _unknown(header: Header) -> CommandRefusedError:
     )
 
 
-def _trace(session: DispatchSession, header: Header, body: bytes) -> None:
+def _trace(session: Session, header: Header, body: bytes) -> None:
     log = session.engine.log
     message_id = _TRACE_IDS.get(header.command, _OTHER_TRACE_ID)
     if log.enabled(message_id):

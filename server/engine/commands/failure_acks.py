@@ -14,10 +14,10 @@ from server.topics.sow_topic import REASONS
 from server.topics.transaction_log import DUPLICATE, DuplicateError
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
 
 
-def refuse(session: PublishSession, header: Header, reason: str, detail: str) -> None:
+def refuse(session: Session, header: Header, reason: str, detail: str) -> None:
     """Report to the client that sent a command, and in the log, why it is not executed.
 
     A failure is reported in the `processed` ack, and in the `persisted` one, which publishers
@@ -58,7 +58,7 @@ def refuse(session: PublishSession, header: Header, reason: str, detail: str) ->
         session.engine.audit.complain("02-0001", session.party, **entry)
 
 
-def refuse_duplicate(session: PublishSession, header: Header) -> None:
+def refuse_duplicate(session: Session, header: Header) -> None:
     """Refuse a recorded command, if its publisher has sent it before.
 
     Raises:

@@ -10,11 +10,11 @@ from server.engine.commands.acks import acknowledge, wants
 from server.engine.commands.publish import acknowledge_stored
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError, StoreCallback
 
 
-def handle(session: PublishSession, header: Header, _body: bytes) -> None:
+def handle(session: Session, header: Header, _body: bytes) -> None:
     """Answer once all earlier commands of the connection are processed.
 
     Commands of a connection are executed in order, so by now they are (AMPS Command Reference,
@@ -36,7 +36,7 @@ def _asks_for_refusals(header: Header) -> bool:
     return wants(header, "completed") and "refusals" in (header.options or "").split(",")
 
 
-def _when_stored(session: PublishSession, then: StoreCallback) -> None:
+def _when_stored(session: Session, then: StoreCallback) -> None:
     """Call back when all published so far is on stable storage, or some may not get there."""
     stores, log = session.engine.stores, session.engine.transaction_log
     queues = session.engine.topics.queues

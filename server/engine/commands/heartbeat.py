@@ -9,36 +9,21 @@ which is the second one: they send one every two intervals (docs/compatibility.m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from server.engine.commands.acks import acknowledge
-from server.engine.commands.context import CommandSession
 from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
-    from server.engine.commands.continuation import PendingInput
+    from server.engine.session import Session
 
 _MIN_GRACE: Final = 1.0
 _HEARTBEAT: Final = frame(encode_header(Header(command="heartbeat")))
 
 
-class HeartbeatSession(CommandSession, Protocol):
-    """A connection with a heartbeat.
-
-    Attributes:
-        pulse: the heartbeat.
-    """
-
-    pulse: HeartbeatTimer
-
-    @property
-    def intake(self) -> PendingInput:
-        """Its input buffer."""
-
-
-def handle(session: HeartbeatSession, header: Header, _body: bytes) -> None:
+def handle(session: Session, header: Header, _body: bytes) -> None:
     """Start or stop the heartbeat timer, or acknowledge the client's heartbeat.
 
     Clients may do so before they log on: clients that disconnect stop their heartbeats first, in
@@ -76,7 +61,7 @@ class HeartbeatTimer:
 
     __slots__ = ("_cancel_beat", "_cancel_watch", "_interval", "_patience", "_session")
 
-    def __init__(self, session: HeartbeatSession, interval: float, grace: float = 0.0) -> None:
+    def __init__(self, session: Session, interval: float, grace: float = 0.0) -> None:
         self._session = session
         self._interval = interval
         self._patience = max(2 * interval + max(_MIN_GRACE, interval / 2), interval + grace)

@@ -18,13 +18,13 @@ from server.expressions.regex.budget import TooCostlyError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
     from server.topics.subscriptions.subscription import Subscription
     from server.topics.topic_table import TopicTable
 
 
 def attach_in_steps(
-    session: SubscribeSession, subscription: Subscription, behind: list[bytes]
+    session: Session, subscription: Subscription, behind: list[bytes]
 ) -> Generator[bool, None, None]:
     """Attach a subscription that is about to be placed, if that takes long.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from amperage.wire.header import Header
 from config_schema.version import AMPS_VERSION
-from server.engine.commands import context
 from server.engine.commands.acks import NOT_STORED, acknowledge, failure, wants
 from server.engine.commands.errors import CommandRefusedError
 from server.engine.commands.parsing.options import read_logon_options
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from server.engine.commands.continuation import CommandSteps
-    from server.security.authentication import Challenge, LogonAuthenticator, LogonExchange
+    from server.engine.session import Session
+    from server.security.authentication import Challenge
     from server.security.deferred import AnswerFuture
     from server.security.entitlement import Entitlement
     from server.security.permissions import Permissions
     from server.storage.journal.sequence_gaps import SequenceRanges
-    from server.topics.system.audit import AuditParty
 
 
 _TOLD_AGAIN: Final = (
@@ -38,115 +37,7 @@ _PATIENCE: Final = 1.0
 """Seconds that a logon waits at most for another connection with its name to close."""
 
 
-class LogonContext(Protocol):
-    """The logon settings of the transport that a connection uses."""
-
-    @property
-    def transport(self) -> str:
-        """The transport's name."""
-
-    @property
-    def message_type(self) -> str | None:
-        """The transport's only message type; None when the logon chooses."""
-
-    @property
-    def authenticator(self) -> LogonAuthenticator:
-        """The authenticator, which decides on logons."""
-
-    @property
-    def entitlement(self) -> Entitlement:
-        """The entitlement module, which decides on everything else."""
-
-    @property
-    def certificate_user(self) -> str:
-        """The user in the connection's certificate; empty without one."""
-
-    @property
-    def module(self) -> str:
-        """The name of the authentication module."""
-
-
-class LogonInput(Protocol):
-    """The input buffer of a connection: bytes received and not executed yet."""
-
-    def close_when_done(self, reason: str) -> None:
-        """Disconnect the connection when all that has been read of it is executed."""
-
-
-class ClientNameHolder(Protocol):
-    """A connection that holds a client name which another connection claims."""
-
-    @property
-    def is_open(self) -> bool:
-        """True while the connection is served."""
-
-    @property
-    def intake(self) -> LogonInput:
-        """Its input buffer."""
-
-    @property
-    def user(self) -> str:
-        """The authenticated user's name."""
-
-    def close(self, reason: str) -> None:
-        """Disconnect the connection."""
-
-
-class LogonEngine(context.CommandEngine, Protocol):
-    """The interface of the engine that logons need besides."""
-
-    def client(self, name: str) -> ClientNameHolder | None:
-        """Return the connection that logged on last under a name, if it is still there."""
-
-
-class LogonSession(context.CommandSession, Protocol):
-    """A connection that logs on.
-
-    Attributes:
-        user: the authenticated user's name.
-        permissions: the user's permissions.
-        exchange: the logon in progress; None before it, and when it is complete.
-        told: the sequence numbers that its logon reported as not stored.
-    """
-
-    user: str
-    permissions: Permissions
-    exchange: LogonExchange | None
-    told: SequenceRanges
-
-    @property
-    def engine(self) -> LogonEngine:
-        """The engine that it belongs to."""
-
-    @property
-    def entrance(self) -> LogonContext:
-        """The transport that it came in through."""
-
-    @property
-    def party(self) -> AuditParty:
-        """Its identity, for the audit trail."""
-
-    def log_on(
-        self,
-        client_name: str,
-        message_type: str,
-        version: str = "",
-        options: context.SessionLogonOptions | None = None,
-    ) -> None:
-        """Record the client's identity; from now on it may send commands."""
-
-    def register(self) -> None:
-        """Register the connection under the name of its client."""
-
-    def wait_for_decision(self, *, begins: bool) -> None:
-        """Stop or restart the logon timeout: the client does not pay for the time of a decision.
-
-        Args:
-            begins: whether a decision begins, or has been made.
-        """
-
-
-def handle(session: LogonSession, header: Header, _body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     """Log a connection on (AMPS Command Reference, logon command).
 
     The ack has the number up to which the publisher's messages are persisted, wherever they have to
@@ -206,7 +97,7 @@ def handle(session: LogonSession, header: Header, _body: bytes) -> CommandSteps:
     )
 
 
-def _tell_again(session: LogonSession, untold: SequenceRanges) -> CommandSteps:
+def _tell_again(session: Session, untold: SequenceRanges) -> CommandSteps:
     """Report to a publisher the numbers that are not stored, before it takes them for stored.
 
     A publisher waits for the ack of its logon before it goes on, so its next command proves that it
@@ -227,7 +118,7 @@ def _numbers(pair: tuple[int, int]) -> range:
     return range(first, last + 1)
 
 
-def _claim_name(session: LogonSession, client_name: str) -> CommandSteps:
+def _claim_name(session: Session, client_name: str) -> CommandSteps:
     """Claim a client name, which identifies the client in a transaction log, for one connection.
 
     A connection that has the name is closed as soon as everything read of it is executed: its
@@ -241,7 +132,7 @@ def _claim_name(session: LogonSession, client_name: str) -> CommandSteps:
     if engine.transaction_log is None:
         return
     until = engine.clock.steady() + _PATIENCE
-    told: ClientNameHolder | None = None
+    told: Session | None = None
     while (holder := engine.client(client_name)) is not None:
         is_late = engine.clock.steady() >= until
         if holder.is_open and holder.user != session.user:
@@ -261,7 +152,7 @@ def _claim_name(session: LogonSession, client_name: str) -> CommandSteps:
             yield False
 
 
-def log_on_implicitly(session: LogonSession) -> CommandSteps:
+def log_on_implicitly(session: Session) -> CommandSteps:
     """Log on a connection that sent another command first, where the transport allows it.
 
     Raises:
@@ -282,7 +173,7 @@ def log_on_implicitly(session: LogonSession) -> CommandSteps:
     session.engine.audit.logged_on(session.party, admission.reason)
 
 
-def _message_type(session: LogonSession, header: Header) -> str:
+def _message_type(session: Session, header: Header) -> str:
     fixed, wanted = session.entrance.message_type, header.message_type
     if fixed is not None:
         if wanted not in (None, "", fixed):
@@ -306,7 +197,7 @@ def _message_type(session: LogonSession, header: Header) -> str:
 
 
 def _credentials(
-    session: LogonSession, header: Header, client_name: str, message_type: str
+    session: Session, header: Header, client_name: str, message_type: str
 ) -> LogonCredentials:
     origin = _origin(session, client_name, message_type, header.correlation_id or "")
     return LogonCredentials(
@@ -315,7 +206,7 @@ def _credentials(
 
 
 def _origin(
-    session: LogonSession, client_name: str, message_type: str, correlation_id: str = ""
+    session: Session, client_name: str, message_type: str, correlation_id: str = ""
 ) -> LogonOrigin:
     entrance = session.entrance
     return LogonOrigin(
@@ -330,7 +221,7 @@ def _origin(
 
 
 def _admit(
-    session: LogonSession, credentials: LogonCredentials
+    session: Session, credentials: LogonCredentials
 ) -> Generator[AnswerFuture[Any], None, Admission]:
     """Ask the authentication and entitlement modules to decide on a logon.
 
@@ -371,9 +262,7 @@ def _admit(
     return admission
 
 
-def _say_refused(
-    session: LogonSession, credentials: LogonCredentials, user: str, reason: str
-) -> None:
+def _say_refused(session: Session, credentials: LogonCredentials, user: str, reason: str) -> None:
     name = credentials.origin.client_name
     party = session.party._replace(user=user, client_name=name)
     session.engine.audit.logon_refused(party, reason)
@@ -389,7 +278,7 @@ def _enter(entitlement: Entitlement, user: str) -> Generator[AnswerFuture[Any], 
         raise
 
 
-def _challenge(session: LogonSession, header: Header, reason: str, challenge: Challenge) -> None:
+def _challenge(session: Session, header: Header, reason: str, challenge: Challenge) -> None:
     """Request another logon, with credentials that answer the challenge.
 
     Source: AMPS Command Reference, logon command.

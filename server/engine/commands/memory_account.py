@@ -11,16 +11,14 @@ is itself limited.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.engine.commands.errors import CommandRefusedError
 from server.util.limits import MAX_CLIENT_MEMORY, MAX_FILTER_LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from amperage.wire.header import Header
-    from server.topics.subscriptions.subscription import Subscription
+    from server.engine.session import Session
 
 _COMMAND: Final = 2048
 _FIELD: Final = 2000
@@ -29,18 +27,6 @@ _FILTER: Final = 8
 _TOPIC: Final = 16
 _LISTS: Final = 16
 """Bytes for a command, for each field and value of its filter, and each character of its parts."""
-
-
-class MemoryAccount(Protocol):
-    """A connection that memory is charged to."""
-
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]:
-        """Its subscriptions by id."""
-
-    @property
-    def memory_of_commands(self) -> int:
-        """Bytes charged to its subscriptions and queries."""
 
 
 def memory_of(header: Header) -> int:
@@ -67,12 +53,12 @@ def memory_of_filter(text: str | None) -> int:
     return _FILTER * len(text) + _FIELD * text.count("/") + _VALUE * text.count(",")
 
 
-def has_memory_for(session: MemoryAccount, more: int) -> bool:
+def has_memory_for(session: Session, more: int) -> bool:
     """Return whether a number of further bytes may be charged to a client."""
     return session.memory_of_commands + more <= MAX_CLIENT_MEMORY
 
 
-def check_memory(session: MemoryAccount, header: Header) -> None:
+def check_memory(session: Session, header: Header) -> None:
     """Refuse a command if its memory, added to that charged to its client already, is too much.
 
     Args:

@@ -23,16 +23,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import NOT_STORED, fail_sequences, failure, success
-from server.engine.commands.context import CommandSession
 from server.topics.sow_registry import when_all_settled
 
 if TYPE_CHECKING:
-    from server.engine.commands.publish_target import PublishTargets
-    from server.engine.commands.silent_refusals import SilentRefusals
+    from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError, StoreCallback
 
 DurabilityWait: TypeAlias = "Callable[[StoreCallback], None]"
@@ -93,7 +91,7 @@ class PersistedAcks:
         session: the connection.
     """
 
-    def __init__(self, session: CommandSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._waiting: deque[_PendingAck] = deque()
         self._crowd: _PendingAckBatch | None = None  # the last entry, if it still accepts commands
@@ -222,19 +220,3 @@ class PersistedAcks:
             header = Header("ack", acks="persisted", sequence=self._reached, status="success")
             self._session.send(header)
         self._reached = None
-
-
-class PublishSession(CommandSession, Protocol):
-    """A connection that publishes, and receives `persisted` acks."""
-
-    @property
-    def writing(self) -> PublishTargets:
-        """Its publish targets, limited by its user's permissions."""
-
-    @property
-    def persisted_acks(self) -> PersistedAcks:
-        """Its pending `persisted` acks."""
-
-    @property
-    def silent_refusals(self) -> SilentRefusals:
-        """Its refused publishes that requested no ack."""

@@ -18,8 +18,9 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.topic import RESERVED_TOPICS, is_reserved
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import DurabilityWait, PublishSession
+    from server.engine.commands.persisted_acks import DurabilityWait
     from server.engine.commands.publish_target import PublishTarget
+    from server.engine.session import Session
 
 _MAX_LIFE: Final = (1 << 32) - 1  # seconds, some 136 years
 
@@ -27,7 +28,7 @@ ACKS: Final = ("processed", "completed", "persisted")
 """The acks of a publish, in the order in which they are sent."""
 
 
-def handle(session: PublishSession, header: Header, body: bytes) -> None:
+def handle(session: Session, header: Header, body: bytes) -> None:
     """Deliver a message to the subscribers of its topic.
 
     Raises:
@@ -62,7 +63,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> None:
 
 
 def acknowledge_stored(
-    session: PublishSession,
+    session: Session,
     header: Header,
     when_stored: DurabilityWait,
     *,
@@ -87,7 +88,7 @@ def lifetime(expiration: int | None) -> int | None:
     return None if expiration is None else min(expiration, _MAX_LIFE)
 
 
-def plain_target(session: PublishSession, header: Header) -> PublishTarget | None:
+def plain_target(session: Session, header: Header) -> PublishTarget | None:
     """Return the target of a publish that requested only delivery, and acks by number.
 
     Returns:

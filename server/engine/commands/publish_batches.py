@@ -27,8 +27,8 @@ from server.topics.subscriptions.delivery.envelope import Envelope
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import PublishSession
     from server.engine.commands.publish_target import PublishTarget
+    from server.engine.session import Session
     from server.storage.sow.store import RecordStoreError
 
 
@@ -45,7 +45,7 @@ class PublishBatcher:
 
     __slots__ = ("_envelope", "_session", "_topics_generation", "are_recorded", "known")
 
-    def __init__(self, session: PublishSession) -> None:
+    def __init__(self, session: Session) -> None:
         self.known = PublishHeaderCache()
         self.are_recorded = False
         self._session = session

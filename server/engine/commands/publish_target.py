@@ -29,7 +29,7 @@ from server.storage.sow.record_context import asks_for_context
 from server.topics.subscriptions.rejection import Rejection
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import CommandSession
+    from server.engine.session import Session
     from server.expressions import Functions
     from server.expressions.message_context import MessageContext
     from server.expressions.tree import Expr
@@ -190,7 +190,7 @@ class PublishTargets:
 
     __slots__ = ("_known", "_session")
 
-    def __init__(self, session: CommandSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._known: dict[str, _CachedTarget] = {}
 

@@ -31,7 +31,7 @@ from server.topics.subscriptions.entitlement_limits import (
 if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import QuerySession
+    from server.engine.session import Session
     from server.expressions.tree import Expr
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
@@ -56,7 +56,7 @@ class QueryCommand:
 
     def __init__(
         self,
-        session: QuerySession,
+        session: Session,
         header: Header,
         terms: QueryTerms,
         presentation: Presentation,

@@ -18,7 +18,7 @@ from server.storage.journal import JournalUnavailableError
 from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
     from server.queues.topic.queue_topic import QueueTopic
 
 _BOOKMARKS_KEY: Final = b'"bm":"'
@@ -36,7 +36,7 @@ class AckHeaderCache:
 
     __slots__ = ("_is_filtered", "_known", "_session")
 
-    def __init__(self, session: PublishSession, *, is_filtered: bool) -> None:
+    def __init__(self, session: Session, *, is_filtered: bool) -> None:
         self._session = session
         self._is_filtered = is_filtered
         self._known: dict[tuple[bytes, bytes], QueueTopic] = {}

@@ -28,9 +28,8 @@ from server.util.limits import MAX_BOOKMARKS
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.context import CommandSession
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.queues.core import PublisherSequence
     from server.queues.topic.acknowledgement import MessageSearchBatch
@@ -64,12 +63,12 @@ class _AckAction(NamedTuple):
     redrives: bool
 
 
-def queue_of(session: CommandSession, selector: TopicSelector) -> QueueTopic | None:
+def queue_of(session: Session, selector: TopicSelector) -> QueueTopic | None:
     """Return the queue that a command names, None if it is for other topics."""
     return None if selector.is_regex else queue_named(session, selector.text)
 
 
-def queue_named(session: CommandSession, topic: str | None) -> QueueTopic | None:
+def queue_named(session: Session, topic: str | None) -> QueueTopic | None:
     """Return the queue of a literal name, None if there is none.
 
     A message of a queue carries its topic's name, and an acknowledgement repeats it. So this is a
@@ -79,7 +78,7 @@ def queue_named(session: CommandSession, topic: str | None) -> QueueTopic | None
     return None if queues is None or not topic else queues.find(session.message_type, topic)
 
 
-def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     """Acknowledge messages of a queue by the command `ack`, as sow_delete does.
 
     The reference reserves the command for servers. Some clients acknowledge with it.
@@ -108,7 +107,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps
 
 
 def acknowledge_messages(
-    session: PublishSession,
+    session: Session,
     header: Header,
     body: bytes,
     options: Mapping[str, str],
@@ -167,7 +166,7 @@ def acknowledge_messages(
 
 
 def _deal_with(
-    session: PublishSession,
+    session: Session,
     queue: QueueTopic,
     found: Iterator[MessageSearchBatch],
     said: AckTerms,
@@ -237,9 +236,7 @@ def _read_marks(text: str) -> list[PublisherSequence]:
     return marks
 
 
-def _answer(
-    session: PublishSession, header: Header, queue: QueueTopic, done: QueueAckResult
-) -> None:
+def _answer(session: Session, header: Header, queue: QueueTopic, done: QueueAckResult) -> None:
     if header.acks is None:
         return
     for ack in ("processed", "completed"):

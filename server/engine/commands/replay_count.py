@@ -30,7 +30,7 @@ from server.topics.subscriptions.subscription import Subscription
 if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
     from server.topics.transaction_log import LogPosition, TransactionLog
 
 _MAX_PARTS: Final = 1_000
@@ -42,7 +42,7 @@ def is_asked_for(options: Mapping[str, str]) -> bool:
     return "count" in options
 
 
-def count(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> CommandSteps:
+def count(session: Session, header: Header, options: Mapping[str, str]) -> CommandSteps:
     """Count the messages that a replay would send; no subscription is placed.
 
     The `processed` ack is sent when the bookmark has been found, `completed` with the result.
@@ -93,9 +93,7 @@ def count(session: SubscribeSession, header: Header, options: Mapping[str, str])
     _tell(session, header, log, counted)
 
 
-def _tell(
-    session: SubscribeSession, header: Header, log: TransactionLog, counted: ReplayCounter
-) -> None:
+def _tell(session: Session, header: Header, log: TransactionLog, counted: ReplayCounter) -> None:
     """Send the `completed` ack with the counts and their bookmarks."""
 
     def place(txid: int) -> str:

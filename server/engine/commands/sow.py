@@ -21,11 +21,11 @@ from server.engine.commands.query import QueryCommand
 from server.security.permissions import Permission
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import QuerySession
+    from server.engine.session import Session
     from server.storage.sow.history import HistoryPoint
 
 
-def handle(session: QuerySession, header: Header, _body: bytes) -> None:
+def handle(session: Session, header: Header, _body: bytes) -> None:
     """Query records (AMPS Command Reference, sow command).
 
     A bookmark requests a past state; topics without History ignore it.

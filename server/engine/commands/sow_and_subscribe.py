@@ -44,8 +44,8 @@ from server.topics.subscriptions.entitlement_limits import permitted_filter
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
     from server.engine.commands.parsing.query_parameters import QueryTerms
-    from server.engine.commands.subscription_context import SubscribeSession
     from server.engine.queries.execution import QueryExecution, TopicQuery
+    from server.engine.session import Session
     from server.storage.sow.records import Record
     from server.topics.record_source import RecordSource
     from server.topics.sow_registry import TopicSelection
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.subscription import Subscription
 
 
-def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     """Query and subscribe in one step (AMPS Command Reference, sow_and_subscribe command).
 
     Raises:
@@ -63,9 +63,7 @@ def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSt
     yield from subscribe.in_order(session, partial(_query_and_subscribe, session, header))
 
 
-def _query_and_subscribe(
-    session: SubscribeSession, header: Header, behind: list[bytes]
-) -> CommandSteps:
+def _query_and_subscribe(session: Session, header: Header, behind: list[bytes]) -> CommandSteps:
     options = read_options(header)
     if aggregation.is_asked_for(options):
         aggregation.query_and_subscribe(session, header, options)
@@ -141,7 +139,7 @@ def _page_query(
     return PageQuery(page, scan, replaced, inherit, tested(topic))
 
 
-def _matches(session: SubscribeSession, subscription: Subscription) -> Callable[[Record], bool]:
+def _matches(session: Session, subscription: Subscription) -> Callable[[Record], bool]:
     """Return a test of records: they match a subscription, and its user may read them."""
     tests: dict[RecordSource, RecordFilter | None] = {}
     effort = SearchAllowance()
@@ -167,7 +165,7 @@ def _matches(session: SubscribeSession, subscription: Subscription) -> Callable[
 
 
 def _leavers(
-    session: SubscribeSession,
+    session: Session,
     command: QueryCommand,
     before: Subscription,
     subscription: Subscription,

@@ -42,7 +42,7 @@ from server.storage.sow.topic_records import SowTopicRecords
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
     from server.storage.journal import LogSpan
     from server.storage.sow.history import HistoryPoint
     from server.topics.sow_registry import TopicSelection
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _DELTA: Final = "sow_and_delta_subscribe"
 
 
-def is_asked_for(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> bool:
+def is_asked_for(session: Session, header: Header, options: Mapping[str, str]) -> bool:
     """Return whether a command requests a past state that is kept; other topics send their own now.
 
     Raises:
@@ -73,7 +73,7 @@ def is_asked_for(session: SubscribeSession, header: Header, options: Mapping[str
     return any(selected.keeper.table.history is not None for selected in topics)
 
 
-def handle(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> None:
+def handle(session: Session, header: Header, options: Mapping[str, str]) -> None:
     """Query and subscribe as of a moment.
 
     Raises:

@@ -55,7 +55,7 @@ from server.topics.transaction_log import DuplicateError
 
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.persisted_acks import PublishSession
+    from server.engine.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr
     from server.security.permissions import Permit
@@ -137,7 +137,7 @@ class _DeletionCandidates:
                 yield _Group(topic, some)
 
 
-def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, body: bytes) -> CommandSteps:
     """Delete records (AMPS Command Reference, Removing Messages).
 
     Raises:
@@ -206,7 +206,7 @@ def handle(session: PublishSession, header: Header, body: bytes) -> CommandSteps
 
 
 def _find(
-    session: PublishSession,
+    session: Session,
     topics: Iterable[TopicSelection],
     which: _RecordSelection,
     selector: TopicSelector,
@@ -243,7 +243,7 @@ def _find(
 
 
 def _find_matching(
-    session: PublishSession,
+    session: Session,
     topics: Sequence[tuple[SowTopicRecords, TopicSelection]],
     filter_: Expr,
     found: _DeletionCandidates,
@@ -325,7 +325,7 @@ class _Deletion:
         changed: one topic of each file that has changed.
     """
 
-    def __init__(self, session: PublishSession, header: Header) -> None:
+    def __init__(self, session: Session, header: Header) -> None:
         self.deleted = 0
         self._session = session
         self._header = header
@@ -382,7 +382,7 @@ def _names(selected: TopicSelection, selector: TopicSelector) -> list[str]:
 
 
 def _acknowledge(
-    session: PublishSession, header: Header, found: _DeletionCandidates, deleted: int
+    session: Session, header: Header, found: _DeletionCandidates, deleted: int
 ) -> None:
     keys = {"query_id": header.query_id}
     for ack in ("processed", "completed"):

@@ -51,7 +51,7 @@ from server.util.limits import MAX_CONFLATED_SUBSCRIPTIONS, MAX_PATTERNS, MAX_SE
 
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.message_types.paths import Path
     from server.storage.sow.records import Record
@@ -67,7 +67,7 @@ _NOTHING_FOUND: Final = {"matches": 0, "topic_matches": 0, "records_returned": 0
 """The statistics of a delta subscription. Clients may ask for them though it queries nothing."""
 
 
-def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     """Subscribe (AMPS Command Reference, subscribe command).
 
     A bookmark requests a replay (server/engine/commands/bookmark_subscribe.py). A topic that is not
@@ -80,7 +80,7 @@ def handle(session: SubscribeSession, header: Header, _body: bytes) -> CommandSt
     yield from in_order(session, partial(_subscribe, session, header))
 
 
-def in_order(session: SubscribeSession, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
+def in_order(session: Session, do: Callable[[list[bytes]], CommandSteps]) -> CommandSteps:
     """Execute a command that places a subscription, then send the frames deferred meanwhile.
 
     Args:
@@ -96,7 +96,7 @@ def in_order(session: SubscribeSession, do: Callable[[list[bytes]], CommandSteps
             session.outbox.write(some)
 
 
-def _subscribe(session: SubscribeSession, header: Header, behind: list[bytes]) -> CommandSteps:
+def _subscribe(session: Session, header: Header, behind: list[bytes]) -> CommandSteps:
     if header.top_n is not None and header.bookmark is None:
         raise CommandRefusedError("invalid option", "top_n is for subscriptions with a bookmark")
     if header.skip_n:
@@ -137,7 +137,7 @@ def effective_backlog(subscription: Subscription) -> str | None:
 
 
 def _consumer(
-    session: SubscribeSession,
+    session: Session,
     selector: TopicSelector,
     before: Subscription | None,
     max_backlog: int | None,
@@ -154,7 +154,7 @@ def _consumer(
 
 
 def place(
-    session: SubscribeSession,
+    session: Session,
     header: Header,
     options: Mapping[str, str],
     behind: list[bytes],
@@ -190,7 +190,7 @@ def place(
     return subscription
 
 
-def put_in_place(session: SubscribeSession, header: Header, subscription: Subscription) -> None:
+def put_in_place(session: Session, header: Header, subscription: Subscription) -> None:
     """Place a subscription, or replace one by it, and announce it.
 
     Pending conflated messages of the replaced subscription are sent first: its client must not
@@ -218,7 +218,7 @@ def put_in_place(session: SubscribeSession, header: Header, subscription: Subscr
         session.repeated_subscribes.remember(header, subscription)
 
 
-def repeat(session: SubscribeSession, header: Header) -> bool:
+def repeat(session: Session, header: Header) -> bool:
     """Execute a subscribe command by the fast path, if it is like the one before it.
 
     Args:
@@ -239,7 +239,7 @@ def repeat(session: SubscribeSession, header: Header) -> bool:
     return True
 
 
-def _announce(session: SubscribeSession, header: Header, subscription: Subscription) -> None:
+def _announce(session: Session, header: Header, subscription: Subscription) -> None:
     """Write a placed subscription to the log, and publish it as a client status message."""
     engine = session.engine
     if engine.log.enabled("14-0001"):
@@ -269,7 +269,7 @@ def _announce(session: SubscribeSession, header: Header, subscription: Subscript
 
 
 def prepare(
-    session: SubscribeSession,
+    session: Session,
     header: Header,
     options: Mapping[str, str],
     *,
@@ -368,7 +368,7 @@ def _take_over(before: Subscription | None, subscription: Subscription) -> None:
         subscription.conflater.received = None  # the client has matches that are not sent now
 
 
-def read_sub_id(session: SubscribeSession, header: Header, options: Mapping[str, str]) -> str:
+def read_sub_id(session: Session, header: Header, options: Mapping[str, str]) -> str:
     """Return the id of the subscription that a command requests.
 
     Raises:
@@ -388,7 +388,7 @@ def read_sub_id(session: SubscribeSession, header: Header, options: Mapping[str,
     return sub_id
 
 
-def _check_patterns(session: SubscribeSession, sub_id: str) -> None:
+def _check_patterns(session: Session, sub_id: str) -> None:
     """Refuse another subscription to a regular expression beyond the limit.
 
     Raises:
@@ -406,7 +406,7 @@ def _check_patterns(session: SubscribeSession, sub_id: str) -> None:
         )
 
 
-def _check_conflated(session: SubscribeSession, sub_id: str) -> None:
+def _check_conflated(session: Session, sub_id: str) -> None:
     """Refuse another conflated subscription beyond the limit.
 
     Raises:
@@ -424,7 +424,7 @@ def _check_conflated(session: SubscribeSession, sub_id: str) -> None:
         )
 
 
-def _check_select_lists(session: SubscribeSession, sub_id: str, select: SelectList | None) -> None:
+def _check_select_lists(session: Session, sub_id: str, select: SelectList | None) -> None:
     """Refuse another select list beyond the limit.
 
     Raises:
@@ -442,13 +442,13 @@ def _check_select_lists(session: SubscribeSession, sub_id: str, select: SelectLi
         )
 
 
-def has_records(session: SubscribeSession, selector: TopicSelector) -> bool:
+def has_records(session: Session, selector: TopicSelector) -> bool:
     """Return whether any topic of a command keeps records."""
     return bool(session.engine.stores.select(session.message_type, selector))
 
 
 def remember(
-    session: SubscribeSession, subscription: Subscription, *, from_before: bool = False
+    session: Session, subscription: Subscription, *, from_before: bool = False
 ) -> Callable[[Record], None] | None:
     """Return a callback that stores sent records, if out-of-focus messages will need them.
 
@@ -471,9 +471,7 @@ def remember(
     return remember
 
 
-def _presentation(
-    session: SubscribeSession, subscription: Subscription, topic: str
-) -> Presentation:
+def _presentation(session: Session, subscription: Subscription, topic: str) -> Presentation:
     """Return the form in which a subscriber gets records of a topic."""
     if subscription.aggregation is not None:
         return subscription.presentation
@@ -483,7 +481,7 @@ def _presentation(
 
 
 def _conflater(
-    session: SubscribeSession,
+    session: Session,
     selector: TopicSelector,
     options: SubscribeOptions,
     aggregation: AggregationTerms | None,

@@ -20,7 +20,7 @@ from server.security.permissions import Permission
 from server.topics.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
-    from server.engine.commands.subscription_context import SubscribeSession
+    from server.engine.session import Session
 
 
 class SubscribeFastPath:
@@ -32,7 +32,7 @@ class SubscribeFastPath:
 
     __slots__ = ("_like", "_memory", "_model", "_session", "_topics_generation")
 
-    def __init__(self, session: SubscribeSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._like: Header | None = None  # ids and filter are those of the last comparison
         self._model: Subscription | None = None

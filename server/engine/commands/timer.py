@@ -12,10 +12,10 @@ from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import AckRecipient
+    from server.engine.session import Session
 
 
-def handle(session: AckRecipient, header: Header, _body: bytes) -> None:
+def handle(session: Session, header: Header, _body: bytes) -> None:
     """Acknowledge the command."""
     for ack in ("processed", "completed"):
         acknowledge(session, header, ack)

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from amperage.wire.header import Header
 from server.engine.commands.acks import acknowledge
-from server.engine.commands.context import AckRecipient
 from server.engine.commands.errors import CommandRefusedError
 
 if TYPE_CHECKING:
     from server.engine.commands.continuation import CommandSteps
+    from server.engine.session import Session
 
 
 _BATCH_SIZE: Final = 20
 """Subscriptions that are ended between two checks of the clock."""
 
 
-class UnsubscribeSession(AckRecipient, Protocol):
-    """A connection with subscriptions, and with queries in progress."""
-
-    @property
-    def subscriptions(self) -> Iterable[str]:
-        """The ids of its subscriptions."""
-
-    def loosen(self, sub_id: str) -> bool:
-        """Prepare the end of a subscription a little further; return whether that takes more."""
-
-    def end_subscription(self, sub_id: str) -> None:
-        """End a subscription, if there is one with this id."""
-
-    def cancel_query(self, query_id: str) -> None:
-        """Cancel the queries with this id, if any are in progress."""
-
-
-def handle(session: UnsubscribeSession, header: Header, _body: bytes) -> CommandSteps:
+def handle(session: Session, header: Header, _body: bytes) -> CommandSteps:
     """End subscriptions (AMPS Command Reference, unsubscribe command).
 
     Ids without a subscription are ignored: the requested state exists already. Many subscriptions
@@ -62,7 +44,7 @@ def handle(session: UnsubscribeSession, header: Header, _body: bytes) -> Command
     acknowledge(session, header, "processed")
 
 
-def _ids(text: str | None, session: UnsubscribeSession) -> list[str]:
+def _ids(text: str | None, session: Session) -> list[str]:
     if text is None:
         return []
     if text == "all":

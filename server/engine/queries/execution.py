@@ -8,19 +8,20 @@ all other frames for the client wait behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amperage.wire.framing import frame
 from amperage.wire.header import Header, encode_header
 from server.engine.queries.result_batches import BatchWriter
-from server.topics.subscriptions.delivery.outbox import Outbox, Reservation
+from server.topics.subscriptions.delivery.outbox import Reservation
 from server.util.task import split_into_chunks
 
 if TYPE_CHECKING:
+    from server.engine.scheduler import Scheduler
+    from server.engine.session import Session
     from server.storage.sow.query.query import OpenQuery
     from server.storage.sow.records import Record
     from server.topics.subscriptions.delivery.presentation import Presentation
-    from server.util.task import TaskScheduler
 
 _BATCH_SIZE: Final = 200
 """Results that are framed in a time slice."""
@@ -75,29 +76,6 @@ class ResultFormat(NamedTuple):
     memory: int
 
 
-class QueryClient(Protocol):
-    """The connection that sent a query.
-
-    Attributes:
-        queries: its queries that have not sent all their results yet.
-        query_seconds: the time spent on its queries.
-    """
-
-    queries: list[QueryExecution]
-    query_seconds: float
-
-    @property
-    def client_name(self) -> str:
-        """The name of its client."""
-
-    @property
-    def outbox(self) -> Outbox:
-        """Its output buffer."""
-
-    def keep(self, size: int) -> None:
-        """Charge memory to this session. `size`: bytes, negative to release."""
-
-
 class QueryExecution:
     """Executes a query command, from its beginning to the end of its results.
 
@@ -116,7 +94,7 @@ class QueryExecution:
     """
 
     def __init__(
-        self, asker: QueryClient, turns: TaskScheduler, form: ResultFormat, sub_id: str | None
+        self, asker: Session, turns: Scheduler, form: ResultFormat, sub_id: str | None
     ) -> None:
         self.query_id = form.query_id
         self.sub_id = sub_id

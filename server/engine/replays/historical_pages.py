@@ -25,8 +25,8 @@ from server.topics.subscriptions.delivery.record_delivery import DELETED, MATCH
 from server.topics.subscriptions.record_fanout import RecordFanout
 
 if TYPE_CHECKING:
+    from server.engine.engine import Engine
     from server.engine.queries.page_query import RecordScan
-    from server.engine.replays.replay_client import ReplayEngine
     from server.security.permissions import Permit
     from server.storage.journal import JournalEntry, JournalTopic
     from server.storage.sow.records import Record
@@ -57,7 +57,7 @@ class HistoricalPage:
     kinds: Final = WITH_DELETIONS
 
     def __init__(
-        self, subscription: Subscription, sow: SowTopicRecords, engine: ReplayEngine, permit: Permit
+        self, subscription: Subscription, sow: SowTopicRecords, engine: Engine, permit: Permit
     ) -> None:
         self._sow: Final = sow
         self._subscription: Final = subscription

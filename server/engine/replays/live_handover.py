@@ -39,7 +39,7 @@ class LiveHandover:
         self._subscription = subscription
         self._topics = topics
         outbox = subscription.subscriber.outbox
-        self._held = Outbox(
+        self._held: Outbox = Outbox(
             [], outbox.traffic, lambda data: outbox.write_run(data, self._held.messages_out)
         )
         self._placed = structs.replace(subscription, held_in=self._held)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.engine.replays.logged_topics import ReplayTopics
 from server.engine.replays.rate_limiter import ReplayRateLimiter
@@ -21,15 +21,10 @@ from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
 from server.storage.journal import JournalUnreadableError
 
 if TYPE_CHECKING:
-    from server.engine.replays.historical_pages import HistoricalPage
-    from server.engine.replays.rate_limiter import ReplayRate
-    from server.engine.replays.replay_client import ReplayClient
-    from server.engine.replays.replay_clock import ReplayClock
-    from server.engine.replays.tail import ReplayTail
+    from server.engine.replays.replay import Replay
     from server.storage.journal import JournalEntry, LogSpan
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
-    from server.topics.transaction_log import TransactionLog
 
 _NUMBERS: Final = count(1)
 _MAX_WAIT_S: Final = 60.0
@@ -39,69 +34,6 @@ _BEHIND_SECONDS: Final = 0.01
 """Delay before the next check whether a client has read its outbox."""
 _SLICE: Final = 256
 _MICROSECONDS: Final = 1e6
-
-
-class LogReaderClient(Protocol):
-    """A replay that has a reading of the log, for itself or with others.
-
-    Attributes:
-        left: the number of messages that may still be sent, None for any number.
-    """
-
-    left: int | None
-
-    @property
-    def subscription(self) -> Subscription:
-        """The recipient of the messages."""
-
-    @property
-    def listener(self) -> ReplayClient:
-        """The client."""
-
-    @property
-    def log(self) -> TransactionLog:
-        """The transaction log."""
-
-    @property
-    def tail(self) -> ReplayTail:
-        """Reads the end of the log, as far as the subscription may see it."""
-
-    @property
-    def rate(self) -> ReplayRate | None:
-        """The maximum rate, None for the rate at which the client reads."""
-
-    @property
-    def timeline(self) -> ReplayClock | None:
-        """The time by which messages are conflated, None if they are not."""
-
-    @property
-    def needs_care(self) -> bool:
-        """True if messages have to be counted, or their timestamps matter."""
-
-    @property
-    def has_had_enough(self) -> bool:
-        """True if the requested number of messages has been sent."""
-
-    def recipients(self) -> ReplayTopics | HistoricalPage:
-        """Return the recipients of the entries read for it."""
-
-    def reached(self, position: int) -> bool:
-        """Note the position read up to; return True to be called again before further reads.
-
-        It returns True while conflated messages are waiting to be released.
-        """
-
-    def is_behind(self) -> None:
-        """Note that the client does not keep up."""
-
-    def caught_up(self, position: int) -> None:
-        """Note that everything has been read."""
-
-    def finished(self, position: int) -> bool:
-        """Note that the end of the part of the log has been reached; see `reached`."""
-
-    def failed(self, problem: JournalUnreadableError) -> None:
-        """Note that the next entry cannot be read."""
 
 
 class ReplayLogReader:
@@ -116,7 +48,7 @@ class ReplayLogReader:
         moment: when the last entry read was recorded, in seconds since 1970; 0 if there is none.
     """
 
-    def __init__(self, replays: Sequence[LogReaderClient], span: LogSpan) -> None:
+    def __init__(self, replays: Sequence[Replay], span: LogSpan) -> None:
         self.number: Final = next(_NUMBERS)
         self.moment = 0.0
         first = replays[0]
@@ -156,7 +88,7 @@ class ReplayLogReader:
         """See `ReplayTopics.filter_costs`."""
         return self._topics.filter_costs(subscription)
 
-    def leave(self, replay: LogReaderClient) -> None:
+    def leave(self, replay: Replay) -> None:
         """Stop reading for a replay."""
         self._replays.remove(replay)
         self._topics.detach(replay.subscription)

@@ -25,7 +25,7 @@ from server.topics.subscriptions.limits.failures import give_up_on
 from server.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import ReplayEngine
+    from server.engine.engine import Engine
     from server.expressions.regex.budget import SearchCounter
     from server.storage.journal import JournalEntry, JournalTopic, RawEntryRange
     from server.topics.subscriptions.delivery.delivery import Delivery, FrameWriter, Recipient
@@ -83,7 +83,7 @@ class ReplayTopics:
         kinds: the kinds of entries that the attached subscriptions need.
     """
 
-    def __init__(self, engine: ReplayEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.kinds = MESSAGES
         self._settings = engine.settings
         self._known = engine.topics

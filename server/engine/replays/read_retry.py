@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import ReplayEngine
+    from server.engine.engine import Engine
     from server.storage.journal import JournalUnreadableError
     from server.topics.transaction_log import TransactionLog
 
@@ -31,7 +31,7 @@ class ReadRetry:
         log: the transaction log.
     """
 
-    def __init__(self, engine: ReplayEngine, log: TransactionLog) -> None:
+    def __init__(self, engine: Engine, log: TransactionLog) -> None:
         self._engine = engine
         self._log = log
         self._since: float | None = None

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from amperage.wire.header import Header
     from server.engine.replays.historical_pages import HistoricalPage
     from server.engine.replays.rate_limiter import ReplayRate
-    from server.engine.replays.replay_client import ReplayClient
     from server.engine.replays.replay_clock import ReplayClock
     from server.engine.replays.tail import ReplayTail
+    from server.engine.session import Session
     from server.storage.journal import JournalUnreadableError
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
@@ -109,7 +109,7 @@ class Replay:
 
     def __init__(
         self,
-        listener: ReplayClient,
+        listener: Session,
         log: TransactionLog,
         terms: ReplayTerms,
         tail: ReplayTail,

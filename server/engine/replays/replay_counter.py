@@ -20,7 +20,7 @@ from server.engine.replays.logged_topics import ReplayTopics
 from server.storage.journal import EntrySizes
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import ReplayClient
+    from server.engine.session import Session
     from server.storage.journal import JournalCursor, JournalEntry, JournalTopic, LogSpan
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
@@ -98,7 +98,7 @@ class ReplayCounter:
 
     def __init__(
         self,
-        listener: ReplayClient,
+        listener: Session,
         log: TransactionLog,
         subscription: Subscription,
         sink: MessageSizeSink,

@@ -9,14 +9,15 @@ does not keep up, a subscription leaves, and continues with a reading of its own
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.engine.replays.logged_topics import ReplayTopics
 from server.engine.replays.read_retry import RETRY_SECONDS, ReadRetry
 from server.storage.journal import JournalUnreadableError, LogSpan
 
 if TYPE_CHECKING:
-    from server.engine.replays.replay_client import ReplayClient, ReplayEngine
+    from server.engine.engine import Engine
+    from server.engine.replays.replay import Replay
     from server.storage.journal import JournalCursor
     from server.topics.subscriptions.matching.filter_costs import FilterCost
     from server.topics.subscriptions.subscription import Subscription
@@ -24,24 +25,6 @@ if TYPE_CHECKING:
 
 _SLICE: Final = 256
 """Entries read at once; also the lag of the tail up to which a replay may join."""
-
-
-class TailClient(Protocol):
-    """A replay that the tail reads for."""
-
-    @property
-    def subscription(self) -> Subscription:
-        """The recipient of the messages."""
-
-    @property
-    def listener(self) -> ReplayClient:
-        """The client."""
-
-    def fell_behind(self) -> None:
-        """Note that the client did not keep up with the tail."""
-
-    def failed(self, problem: JournalUnreadableError) -> None:
-        """Note that the next entry cannot be read."""
 
 
 class ReplayTail:
@@ -56,15 +39,13 @@ class ReplayTail:
         horizon: see above.
     """
 
-    def __init__(
-        self, log: TransactionLog, engine: ReplayEngine, horizon: Callable[[], int]
-    ) -> None:
+    def __init__(self, log: TransactionLog, engine: Engine, horizon: Callable[[], int]) -> None:
         self.horizon = horizon
         self._log = log
         self._engine = engine
         self._patience = ReadRetry(engine, log)
         self._topics = ReplayTopics(engine)
-        self._replays: set[TailClient] = set()
+        self._replays: set[Replay] = set()
         self._cursor: JournalCursor = self._read_from(0)
         self._is_running = False
 
@@ -73,7 +54,7 @@ class ReplayTail:
         """The txid up to which all messages have been sent."""
         return self._cursor.position
 
-    def join(self, replay: TailClient, position: int) -> bool:
+    def join(self, replay: Replay, position: int) -> bool:
         """Read for another replay, if it has read exactly as far.
 
         Args:
@@ -97,7 +78,7 @@ class ReplayTail:
         self._cursor.ask_again()
         return True
 
-    def leave(self, replay: TailClient) -> None:
+    def leave(self, replay: Replay) -> None:
         """Stop reading for a replay."""
         self._replays.discard(replay)
         self._topics.detach(replay.subscription)

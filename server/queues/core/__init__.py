@@ -57,6 +57,8 @@ Sources: AMPS User Guide, Message Queues; Configuring Queues in a SOW. Our exten
 key, delays of cancelled messages, counts that survive restarts, extension of leases.
 """
 
+from typing import TYPE_CHECKING
+
 from server.queues.core.acknowledgement import AckOutcome, AckResult
 from server.queues.core.bookmark_index import parse_bookmarks
 from server.queues.core.consumers import Consumer
@@ -79,7 +81,6 @@ from server.queues.core.events import (
     decode_with_domain,
     encode,
 )
-from server.queues.core.message_state import AvailabilityWatcher
 from server.queues.core.ownership_transfer import OutboundPeerMessage, OwnershipTransfers
 from server.queues.core.peer_messages import (
     MAX_REQUESTED_MESSAGES,
@@ -93,12 +94,14 @@ from server.queues.core.queue import Queue, QueueDelivery
 from server.queues.core.settings import QueueSettings, settings_of
 from server.queues.core.sources import FilterMatcher, UnmatchedError
 
+if TYPE_CHECKING:
+    from server.queues.topic.browser import QueueBrowser
+
 __all__ = [
     "MAX_REQUESTED_MESSAGES",
     "AckOutcome",
     "AckResult",
     "Acked",
-    "AvailabilityWatcher",
     "Cancelled",
     "Consumer",
     "Deferred",
@@ -111,6 +114,7 @@ __all__ = [
     "OwnershipTransfers",
     "PublisherSequence",
     "Queue",
+    "QueueBrowser",
     "QueueCounters",
     "QueueDelivery",
     "QueueEvent",

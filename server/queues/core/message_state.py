@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.queues.core.consumers import Consumer
 from server.queues.core.counts import DeliveryAttempts, QueueCounters
@@ -44,15 +44,8 @@ from server.queues.core.states import (
 )
 from server.queues.core.timer_buckets import TimerBuckets
 
-
-class AvailabilityWatcher(Protocol):
-    """Follows the available messages of a queue, for views and aggregates over it."""
-
-    def came(self, places: Sequence[int]) -> None:
-        """Handle messages that are visible from now on."""
-
-    def went(self, places: Sequence[int]) -> None:
-        """Handle messages that are not visible any more; their data can still be read."""
+if TYPE_CHECKING:
+    from server.queues.topic.browser import QueueBrowser
 
 
 _IN_AN_EVENT: Final = 4096
@@ -118,7 +111,7 @@ class MessageLifecycle:
         self.freed: set[Consumer] = set()
         self.inactive = 0
         self.resume_txid = 0
-        self.watcher: AvailabilityWatcher | None = None
+        self.watcher: QueueBrowser | None = None
         self._on_offer = on_offer
         self._attempts: dict[int, DeliveryAttempts] = {}
         self._chains = KeyChains()

@@ -6,7 +6,7 @@ See server/queues/core/__init__.py for its use.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.queues.core import recovery
 from server.queues.core.acknowledgement import AckProcessor
@@ -23,13 +23,16 @@ from server.queues.core.events import (
     Transferred,
 )
 from server.queues.core.leases import Lease
-from server.queues.core.message_state import AvailabilityWatcher, MessageLifecycle
+from server.queues.core.message_state import MessageLifecycle
 from server.queues.core.message_table import ColumnStorage
 from server.queues.core.ownership import OwnershipClaim
 from server.queues.core.remote_events import RemoteEvents
 from server.queues.core.settings import QueueSettings
 from server.queues.core.sources import FilterMatcher
 from server.queues.core.states import BARRIER, GONE, LEASED, SENT
+
+if TYPE_CHECKING:
+    from server.queues.topic.browser import QueueBrowser
 
 DISPATCH_BATCH_SIZE: Final = 1024
 """Default limit of messages that one call matches against filters."""
@@ -431,6 +434,6 @@ class Queue:
         """Number of messages that consumers have and have not acknowledged."""
         return len(self.lifecycle.leases)
 
-    def watch(self, watcher: AvailabilityWatcher | None) -> None:
+    def watch(self, watcher: QueueBrowser | None) -> None:
         """Notify a watcher of the visible messages, None for no watcher."""
         self.lifecycle.watcher = watcher

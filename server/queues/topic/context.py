@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from server.queues.topic.peers import QueuePeers
-    from server.topics.record_source import RecordSource
-    from server.topics.sow_topic import RecordTopic
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.rejection import Rejection
+    from server.topics.topic_table import TopicTable
     from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
@@ -24,33 +23,6 @@ class DeliveryTopic(Protocol):
 
     def publish(self, bodies: Sequence[bytes], envelope: Envelope) -> Sequence[Rejection]:
         """See `Topic.publish`."""
-
-
-class QueueTopicLookup(Protocol):
-    """The topics of the server. See `TopicTable`."""
-
-    def find(self, message_type: str, name: str) -> DeliveryTopic:
-        """Return a topic, creating it if it does not exist."""
-
-    def behind_queue(self, message_type: str, queue: str, name: str) -> DeliveryTopic:
-        """Return the topic for messages that are published to a queue."""
-
-    def has_lost(self, message_type: str, queue: str, topic: str, letters: str) -> bool:
-        """Return True if a message of a topic can have left a queue with a letter in another topic.
-
-        Args:
-            message_type: the message type of all three.
-            queue: the name of the queue.
-            topic: the topic that the message was published to.
-            letters: the topic of the letter.
-
-        Returns:
-            False if there is no such queue, if the topic does not feed it, or if its letters are
-            published to another topic.
-        """
-
-    def lookers_at(self, messages: RecordSource) -> RecordTopic:
-        """Make the topic that notifies the followers of a queue, which do not consume."""
 
 
 class QueueServices:
@@ -70,7 +42,7 @@ class QueueServices:
     def __init__(
         self,
         log: TransactionLog,
-        topics: QueueTopicLookup,
+        topics: TopicTable,
         clock: Clock,
         queue: Callable[[EngineTask], None],
         events: ServerLog,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from server.expressions import Functions
     from server.expressions.message_context import MessageContext
     from server.message_types.base import MessageType
+    from server.queues.topic.redrive import RedrivePublishers
     from server.storage.journal import EntryBatch
     from server.storage.journal.format.layout import EntryRow
     from server.topics.log_feed import RecordedBatch
@@ -63,16 +64,6 @@ class EnqueueCallback(Protocol):
         """Enqueue the messages."""
 
 
-class ForeignPublishers(Protocol):
-    """Knows the publishers of messages that are only for other queues of the same topics."""
-
-    def on(self, path: str) -> frozenset[int]:
-        """Return the publisher parts of their bookmarks, for messages with a path.
-
-        See `publisher_part`.
-        """
-
-
 class Enqueuer:
     """Decides which messages enter a queue.
 
@@ -93,7 +84,7 @@ class Enqueuer:
         functions: Functions,
         on_failure: OnExpressionFailure,
         first_owner: Callable[[str], str],
-        strangers: ForeignPublishers,
+        strangers: RedrivePublishers,
         steady: Callable[[Sequence[int], Sequence[int]], Sequence[int]],
     ) -> None:
         self._steady = steady

@@ -13,9 +13,9 @@ Source: ours; AMPS has nothing of the kind.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.replication.anti_entropy.comparison import ComparisonResult, RecordComparison, prevails
 from server.replication.anti_entropy.messages import (
@@ -43,11 +43,12 @@ from server.storage.journal.publisher_table import publisher_part, server_made_i
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
+    from server.engine.scheduler import Scheduler
     from server.replication.links.context import PeerLinks
-    from server.replication.links.interfaces import LinkScheduler
     from server.replication.links.registry import LinkPeer
     from server.replication.links.replication_state import ReplicationState
     from server.storage.sow.topic_records import SowTopicRecords
+    from server.topics.sow_registry import SowRegistry
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
@@ -61,17 +62,6 @@ COMPARISON_INTERVAL_S: Final = 3600.0
 
 _TICK_SECONDS: Final = 0.25
 _MICROSECONDS: Final = 1_000_000
-
-
-class ComparableTopics(Protocol):
-    """The topics with records, reduced to the methods needed here."""
-
-    @property
-    def topics(self) -> Iterable[SowTopicRecords]:
-        """The topics that clients publish to."""
-
-    def is_journaled(self, sow: SowTopicRecords) -> bool:
-        """Return whether messages published to a topic are in the transaction log."""
 
 
 @dataclass(slots=True)
@@ -112,10 +102,10 @@ class AntiEntropyCoordinator:
     def __init__(
         self,
         replication: ReplicationState,
-        topics: ComparableTopics,
+        topics: SowRegistry,
         repairs: RecordRepublisher,
         neighbours: PeerLinks,
-        turns: LinkScheduler,
+        turns: Scheduler,
         clock: Clock,
         log: ServerLog,
     ) -> None:

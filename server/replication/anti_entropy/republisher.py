@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.replication.anti_entropy.topic_records import TopicRecords
 from server.storage.sow.store import RecordStoreError
 
 if TYPE_CHECKING:
+    from server.replication.apply.republish import RepairPublisher
     from server.storage.sow.topic_records import SowTopicRecords
     from server.util.log_protocol import ServerLog
 
@@ -21,17 +22,6 @@ MAX_PENDING_RECORDS: Final = 20_000
 """Records waiting to be republished; requests beyond that are dropped."""
 
 _BATCH_SIZE: Final = 16
-
-
-class RecordPublisher(Protocol):
-    """Republishes existing records."""
-
-    @property
-    def client_hash(self) -> int:
-        """The hash of the client name under which records are republished."""
-
-    def publish_again(self, topic: SowTopicRecords, identity: str) -> bool:
-        """Republish a record unchanged, and return whether that was done."""
 
 
 class _Record(NamedTuple):
@@ -50,7 +40,7 @@ class RecordRepublisher:
         log: the event log, which gets their number.
     """
 
-    def __init__(self, publisher: RecordPublisher, log: ServerLog) -> None:
+    def __init__(self, publisher: RepairPublisher, log: ServerLog) -> None:
         self._publisher: Final = publisher
         self._log: Final = log
         self._waiting: deque[_Record] = deque()

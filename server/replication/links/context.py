@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from server.replication.links.registry import LinkPeer
-    from server.storage.journal import Journal, JournalTopic
-    from server.topics.transaction_log import LogRepair
+    from server.storage.journal import JournalTopic
 
 _T = TypeVar("_T")
 
@@ -36,20 +35,3 @@ class PeerLinks(Protocol):
 
     def say(self, peer: str, subject: str, body: bytes) -> None:
         """Send a message to an instance that there is a link with; it may be lost."""
-
-
-class RepairLog(Protocol):
-    """The transaction log, reduced to the methods needed here."""
-
-    @property
-    def journal(self) -> Journal:
-        """The journal."""
-
-    def use_mender(self, mender: LogRepair) -> None:
-        """Register the object to notify of damaged entries."""
-
-    def when_durable(self, then: Callable[[], None]) -> None:
-        """Call back when everything appended so far is on stable storage."""
-
-    def do_aside(self, work: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Run long work on the helper thread, then call `then` with its result."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ReplicationBatch,
         SkippedRanges,
     )
-    from server.replication.links.interfaces import LinkContext
+    from server.replication.links.link import ReplicationLink
 
 _LOOK_SECONDS: Final = 0.001
 """Least interval between checks for entries to acknowledge."""
@@ -50,7 +50,7 @@ class InboundReplication:
 
     def __init__(
         self,
-        line: LinkContext,
+        line: ReplicationLink,
         peer: PeerInstance,
         frame: PositionRequest,
         address: str,

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from server.replication.core import (
     MAX_FRAME_SIZE,
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     from server.replication.core import PeerInstance, ReplicationReceiver
     from server.replication.links.admission import LinkAdmission
     from server.replication.links.duplicate_conflicts import DuplicateConflictLog
-    from server.replication.links.flap_log import LinkFlapLog
-    from server.replication.links.interfaces import LinkConnection, LinkScheduler
+    from server.replication.links.interfaces import LinkConnection
     from server.replication.links.introduction import PeerIntroduction
+    from server.replication.links.registry import LinkRegistry
     from server.replication.links.replication_state import ReplicationState
     from server.util.log_protocol import ServerLog
 
@@ -83,64 +83,6 @@ _MAX_HELD: Final = 1 << 20
 
 _MAX_WORDS: Final = 256
 """Messages (`PeerMessage`) that may wait for the connection; further ones are dropped."""
-
-
-class LinkOwner(Protocol):
-    """The owner of the links of an instance, as a link sees it."""
-
-    @property
-    def replication(self) -> ReplicationState:
-        """The replication state of the instance."""
-
-    @property
-    def turns(self) -> LinkScheduler:
-        """The scheduler of the engine's thread."""
-
-    @property
-    def log(self) -> ServerLog:
-        """The event log."""
-
-    @property
-    def conflicts(self) -> DuplicateConflictLog:
-        """Logs pairs of messages that have the same bookmark."""
-
-    @property
-    def flap_log(self) -> LinkFlapLog:
-        """Logs links going up and down."""
-
-    def after(self, seconds: float, then: Callable[[], None]) -> Callable[[], None]:
-        """Call `then` once after a delay, and return a function that cancels it."""
-
-    def meet(self, link: ReplicationLink, hello: Hello) -> None:
-        """Handle the `Hello` of the peer."""
-
-    def take_up(self, link: ReplicationLink) -> bool:
-        """Open a reserved link that the peer now uses, if possible; return whether it opened."""
-
-    def ended(self, link: ReplicationLink) -> None:
-        """Note that a link is closed."""
-
-    def hear(self, link: ReplicationLink, word: PeerMessage) -> None:
-        """Handle a message (`PeerMessage`) of the peer."""
-
-    def tell_another(self, link: ReplicationLink, before: str, *, is_empty: bool) -> None:
-        """Report that the instance of this name has another transaction log than before.
-
-        Args:
-            link: the link with it.
-            before: the identity of the log that the instance of this name had before.
-            is_empty: whether its log is empty.
-        """
-
-    def complain(self, message: str, who: str, *aspects: object, **fields: object) -> None:
-        """Write an event log entry that may recur, rate-limited.
-
-        Args:
-            message: the id of the entry.
-            who: the peer; its host, and its name if known, distinguish it from other peers.
-            aspects: values that make this a different entry for the rate limit.
-            fields: the values of the entry.
-        """
 
 
 class LinkStage(Enum):
@@ -185,7 +127,7 @@ class ReplicationLink:
         shortfall: the reason why the link does not serve the destination that the peer is; None if
             it does, or if the peer is no destination.
         stage: the state of the link.
-        greeted: time of sending our `Hello`, as `LinkScheduler.elapsed` gives it.
+        greeted: time of sending our `Hello`, as `Scheduler.elapsed` gives it.
         hello: the `Hello` of the peer.
         description: the configuration that the peer has sent.
         log_before: the identity of the log that the instance of this name had before, until that
@@ -194,7 +136,7 @@ class ReplicationLink:
 
     def __init__(
         self,
-        host: LinkOwner,
+        host: LinkRegistry,
         link_connection: LinkConnection,
         transport: str,
         *,
@@ -447,7 +389,7 @@ class ReplicationLink:
         """Check timeouts and send heartbeats; to be called about every `HEARTBEAT_INTERVAL_S`.
 
         Args:
-            now: the time by `LinkScheduler.elapsed`.
+            now: the time by `Scheduler.elapsed`.
             away: seconds for which this process was suspended, as far as is known.
         """
         self._heard += away

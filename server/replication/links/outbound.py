@@ -17,7 +17,7 @@ from server.storage.journal.format.layout import CLIENT, SEQUENCE
 
 if TYPE_CHECKING:
     from server.replication.core import Ack, DedupState, PeerInstance, ResumePosition
-    from server.replication.links.interfaces import LinkContext
+    from server.replication.links.link import ReplicationLink
     from server.replication.links.replication_state import ReplicationDestination
     from server.storage.journal import DamagedEntry
 
@@ -42,7 +42,7 @@ class OutboundReplication:
 
     def __init__(
         self,
-        line: LinkContext,
+        line: ReplicationLink,
         own: ReplicationDestination,
         peer: PeerInstance,
         address: str,

@@ -56,9 +56,10 @@ from server.replication.links.peer_access import PeerAccess, queue_of
 
 if TYPE_CHECKING:
     from config_schema.topology import InstanceDescription
+    from server.engine.scheduler import Scheduler
     from server.replication.core import PeerMessage, RoutedMessage
     from server.replication.links.admission import LinkAdmission
-    from server.replication.links.interfaces import LinkConnection, LinkScheduler
+    from server.replication.links.interfaces import LinkConnection
     from server.replication.links.replication_state import ReplicationDestination, ReplicationState
     from server.storage.journal import JournalTopic
     from server.util.clock import Clock
@@ -110,7 +111,7 @@ class LinkRegistry:
     """
 
     def __init__(
-        self, replication: ReplicationState, turns: LinkScheduler, clock: Clock, log: ServerLog
+        self, replication: ReplicationState, turns: Scheduler, clock: Clock, log: ServerLog
     ) -> None:
         self.replication: Final = replication
         self.turns: Final = turns

@@ -35,8 +35,9 @@ from server.util.msgpack_errors import MSGPACK_ERRORS
 
 if TYPE_CHECKING:
     from server.replication.core import DedupWindow
-    from server.replication.links.context import PeerLinks, RepairLog
+    from server.replication.links.context import PeerLinks
     from server.storage.journal import EntryBatch, Journal, RecordGap
+    from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
     from server.util.log_protocol import ServerLog
 
@@ -102,7 +103,7 @@ class PeerBodyRepair:
     def __init__(
         self,
         instance: str,
-        log: RepairLog,
+        log: TransactionLog,
         neighbours: PeerLinks,
         known: DedupWindow,
         clock: Clock,

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from server.replication.links.context import PeerLinks, RepairLog
+    from server.replication.links.context import PeerLinks
+    from server.topics.transaction_log import TransactionLog
     from server.util.clock import Clock
 
 MAX_PENDING_REQUESTS: Final = 1_000
@@ -178,7 +179,7 @@ class PeerResponder:
         subject: the subject of the messages.
     """
 
-    def __init__(self, log: RepairLog, neighbours: PeerLinks, subject: str) -> None:
+    def __init__(self, log: TransactionLog, neighbours: PeerLinks, subject: str) -> None:
         self._log: Final = log
         self._neighbours: Final = neighbours
         self._subject: Final = subject

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from server.security.async_worker import AsyncWorker
     from server.security.authentication import LogonCredentials
     from server.security.deferred import AnswerOrFuture
-    from server.security.oauth.tokens import TokenVerifier
+    from server.security.oauth.bearer import BearerTokenVerifier
     from server.util.log_protocol import ServerLog
 
 LIBRARY: Final = "libamps_oauth_authentication.so"
@@ -175,7 +175,7 @@ class OAuthAuthenticator:
     """
 
     endpoint: _TokenEndpoint | None
-    verifier: TokenVerifier | None
+    verifier: BearerTokenVerifier | None
     worker: AsyncWorker
     log: ServerLog
 
@@ -248,7 +248,9 @@ def make_oauth(options: Options, worker: AsyncWorker, log: ServerLog) -> OAuthAu
     return OAuthAuthenticator(endpoint, verifier, worker, log)
 
 
-def _verifier(options: Options, source: str, client: HttpClient, log: ServerLog) -> TokenVerifier:
+def _verifier(
+    options: Options, source: str, client: HttpClient, log: ServerLog
+) -> BearerTokenVerifier:
     try:
         from server.security.oauth import bearer
     except ImportError as error:

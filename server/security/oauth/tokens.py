@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 MAX_KEY_SET_SIZE: Final = 1_048_576
 """Size limit of a key set file, in bytes."""
@@ -41,15 +41,3 @@ class TokenRequirements:
     algorithms: Sequence[str]
     user_claim: str
     skew: float
-
-
-class TokenVerifier(Protocol):
-    """Verifies tokens."""
-
-    async def user_of(self, token: str) -> str:
-        """Return the name of the user that a token identifies.
-
-        Raises:
-            BearerTokenError: the token is not valid.
-            KeysError: it cannot be verified at the moment.
-        """

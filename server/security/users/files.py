@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from config_schema.problems import Problem, Problems, Severity
 from server.security.users.password_checks import PasswordChecks
@@ -23,6 +23,7 @@ from server.security.users.users import Users, read_users_file
 
 if TYPE_CHECKING:
     from server.expressions.functions.registry import Functions
+    from server.process.file_watch import FileWatch
     from server.security.async_worker import AsyncWorker
     from server.security.users.password_hashes import PasswordHash
     from server.security.users.users import User
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
 
 UserDisconnect: TypeAlias = Callable[[Collection[str], Collection[str]], None]
 """Disconnects users (second) from transports (first), and ends their cookies."""
-
-
-class UsersFileWatcher(Protocol):
-    """Notifies of changes of files."""
-
-    def watch(
-        self, path: Path, told: Callable[[str], None], *, with_mode: bool = False
-    ) -> Callable[[], None]:
-        """Call a function when a file, or with `with_mode` its mode, has changed."""
 
 
 class UsersFileError(ValueError):
@@ -92,7 +84,7 @@ class UsersFile:
         """The hash to compare with for users that are unknown or have no password."""
         return self._nobody
 
-    def watch(self, watcher: UsersFileWatcher, disconnect: UserDisconnect) -> None:
+    def watch(self, watcher: FileWatch, disconnect: UserDisconnect) -> None:
         """Read the file again whenever it changes."""
         self._disconnect = disconnect
         watcher.watch(Path(self.path), lambda _change: self.look_again(), with_mode=True)
@@ -176,7 +168,7 @@ class UsersFiles:
             known = self._files[path] = UsersFile(path, functions, worker, log)
         return known
 
-    def watch(self, watcher: UsersFileWatcher, disconnect: UserDisconnect) -> None:
+    def watch(self, watcher: FileWatch, disconnect: UserDisconnect) -> None:
         """Read files again when they change.
 
         Args:

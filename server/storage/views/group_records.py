@@ -22,10 +22,10 @@ from server.storage.views.aggregates import (
 from server.util.lazy_free import LazyFree
 
 if TYPE_CHECKING:
+    from server.engine.scheduler import Scheduler
     from server.storage.views.aggregation import Aggregation, ChangeOrigin
     from server.storage.views.groups import Group
     from server.storage.views.projection import Projection
-    from server.util.task import TaskScheduler
 
 _GROUP: Final = 1200
 """Bytes of a group with its record, without accumulators and values."""
@@ -68,7 +68,7 @@ class GroupRecords:
         projection: Projection,
         topic: str,
         hold: Callable[[int], None],
-        owner: tuple[str, TaskScheduler],
+        owner: tuple[str, Scheduler],
     ) -> None:
         self._client, self._slices = owner
         self._aggregation: Final = aggregation

@@ -15,13 +15,13 @@ from server.storage.views.sources import SingleSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from server.engine.scheduler import Scheduler
     from server.expressions import Functions
     from server.expressions.tree import Expr, Field, Identifier
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
     from server.message_types.select_list import FieldSelection
     from server.storage.views.projection import Projection
-    from server.util.task import TaskScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class AggregationTerms:
     message_type: MessageType
     topic: str
     functions: Functions
-    owner: tuple[str, TaskScheduler]
+    owner: tuple[str, Scheduler]
 
     @property
     def definition(self) -> tuple[Sequence[Field], Sequence[Identifier]]:

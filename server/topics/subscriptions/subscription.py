@@ -12,6 +12,7 @@ from server.security.permissions import UNLIMITED
 from server.topics.subscriptions.delivery.presentation import AS_PUBLISHED, Presentation
 
 if TYPE_CHECKING:
+    from server.engine.session import Session
     from server.expressions.regex.budget import SearchCounter
     from server.expressions.topic_names import TopicSelector
     from server.expressions.tree import Expr, OrderTerm
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.conflation import Conflater
     from server.topics.subscriptions.delivery.outbox import Outbox
     from server.topics.subscriptions.delivery.sink import MessageSink
-    from server.topics.subscriptions.subscriber import Subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Subscription(msgspec.Struct, frozen=True, eq=False):
         number: unique among all subscriptions of the process.
     """
 
-    subscriber: Subscriber
+    subscriber: Session
     sub_id: str
     selector: TopicSelector
     filter: Expr | None = None

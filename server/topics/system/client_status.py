@@ -5,14 +5,14 @@ Source: AMPS User Guide, Client Status Events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from server.expressions import to_text
 from server.topics.subscriptions.delivery.envelope import iso_timestamp
 from server.topics.system.event_topic import EventField, EventMessageTypes, EventTopic
 
 if TYPE_CHECKING:
+    from server.engine.hooks import Hooks
     from server.expressions.tree import Expr
     from server.topics.subscriptions.client import ClientIdentity
     from server.topics.topic_table import TopicTable
@@ -41,22 +41,6 @@ _FIELDS_OF_CONNECTIONS: Final = (
 """Fields that are left out where they do not apply; the others are NULL then."""
 
 
-class ClientObservers(Protocol):
-    """Observers inside the server that are notified of clients' actions."""
-
-    def watches_clients(self, event: str) -> bool:
-        """Return whether any observer is to be notified of an event."""
-
-    def tell(self, event: str, client: ClientIdentity, details: Mapping[str, str | None]) -> None:
-        """Notify the observers.
-
-        Args:
-            event: the client's action.
-            client: the client.
-            details: the event's further fields, by their names in JSON.
-        """
-
-
 class ClientStatus:
     """Publishes the actions of clients.
 
@@ -68,7 +52,7 @@ class ClientStatus:
     """
 
     def __init__(
-        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, watchers: ClientObservers
+        self, topics: TopicTable, types: EventMessageTypes, clock: Clock, watchers: Hooks
     ) -> None:
         self._watchers = watchers
         self._events = EventTopic(topics, types, CLIENT_STATUS, "ClientStatus")

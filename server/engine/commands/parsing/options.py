@@ -26,7 +26,7 @@ from server.topics.subscriptions.delivery.presentation import AS_PUBLISHED, Pres
 from server.util.limits import MAX_CONFLATION_KEYS, MAX_SELECTED_FIELDS
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import CommandSession
+    from server.engine.session import Session
     from server.message_types.base import MessageType
     from server.message_types.paths import Path
 
@@ -203,7 +203,7 @@ def read_logon_options(header: Header) -> SessionLogonOptions:
 
 
 def read_subscribe_options(
-    header: Header, options: Mapping[str, str], session: CommandSession, *, with_records: bool
+    header: Header, options: Mapping[str, str], session: Session, *, with_records: bool
 ) -> SubscribeOptions:
     """Read the options of a subscribe command, or of one that also queries.
 
@@ -299,9 +299,7 @@ def _check(
             raise option_refusal(name, f"it is no option of {header.command}")
 
 
-def read_presentation(
-    header: Header, options: Mapping[str, str], session: CommandSession
-) -> Presentation:
+def read_presentation(header: Header, options: Mapping[str, str], session: Session) -> Presentation:
     """Read the form in which messages are sent.
 
     Args:

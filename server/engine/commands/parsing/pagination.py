@@ -16,8 +16,8 @@ from server.topics.sow_topic import RecordTopic
 from server.topics.subscriptions.subscription import PageTerms
 
 if TYPE_CHECKING:
-    from server.engine.commands.context import CommandSession
     from server.engine.commands.parsing.query_parameters import QueryTerms
+    from server.engine.session import Session
     from server.expressions.topic_names import TopicSelector
     from server.storage.views.terms import AggregationTerms
     from server.topics.subscriptions.paging.page import Page
@@ -31,7 +31,7 @@ def read_page(terms: QueryTerms) -> PageTerms | None:
     return PageTerms(terms.order_by, terms.skip_n, terms.skip_n + terms.top_n)
 
 
-def single_topic(session: CommandSession, selector: TopicSelector) -> TopicSelector:
+def single_topic(session: Session, selector: TopicSelector) -> TopicSelector:
     """Return the topic that a page is cut from.
 
     The name of a topic that the user may read selects that topic, even if it could be a regular
@@ -49,7 +49,7 @@ def single_topic(session: CommandSession, selector: TopicSelector) -> TopicSelec
     raise option_refusal("skip_n", "only topics that keep records can be paged through")
 
 
-def is_name(session: CommandSession, selector: TopicSelector) -> bool:
+def is_name(session: Session, selector: TopicSelector) -> bool:
     """Return whether a selector is the name of a topic with records that the user may read."""
     if session.engine.stores.find(session.message_type, selector.text) is None:
         return False
@@ -124,7 +124,7 @@ def _not_another_page() -> CommandRefusedError:
     )
 
 
-def records_topic(session: CommandSession, name: str) -> RecordTopic | None:
+def records_topic(session: Session, name: str) -> RecordTopic | None:
     """Return the source of a topic's records, or of a queue's messages; None without one."""
     topic = session.find_topic(name)
     if isinstance(topic, QueueTopic):
@@ -132,7 +132,7 @@ def records_topic(session: CommandSession, name: str) -> RecordTopic | None:
     return topic if isinstance(topic, RecordTopic) else None
 
 
-def page_of(session: CommandSession, subscription: Subscription | None) -> Page | None:
+def page_of(session: Session, subscription: Subscription | None) -> Page | None:
     """Return the page of a subscription that is placed; None if it is not paginated."""
     if subscription is None or subscription.page is None:
         return None

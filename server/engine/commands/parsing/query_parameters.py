@@ -16,7 +16,7 @@ from server.expressions import ExpressionError, parse_order_by
 
 if TYPE_CHECKING:
     from amperage.wire.header import Header
-    from server.engine.commands.context import CommandSession
+    from server.engine.session import Session
     from server.expressions.tree import Expr, OrderTerm
     from server.storage.sow.history import HistoryPoint
 
@@ -46,9 +46,7 @@ class QueryTerms:
     as_of: HistoryPoint | None = None
 
 
-def read_query_terms(
-    session: CommandSession, header: Header, options: Mapping[str, str]
-) -> QueryTerms:
+def read_query_terms(session: Session, header: Header, options: Mapping[str, str]) -> QueryTerms:
     """Read the terms of a query.
 
     Args:
@@ -73,7 +71,7 @@ def read_query_terms(
     )
 
 
-def _batch_size(session: CommandSession, header: Header) -> int:
+def _batch_size(session: Session, header: Header) -> int:
     """Return the number of records to send in one frame.
 
     Clients are known to request more than the limit; they read the number that each frame carries.

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from amperage.wire.header import Header
-    from server.engine.commands.context import CommandSession
+    from server.engine.session import Session
     from server.expressions.tree import Expr
     from server.topics.sow_registry import TopicSelection
 
 
 def read_topic(
-    session: CommandSession, header: Header, options: Mapping[str, str], *, literal: bool = False
+    session: Session, header: Header, options: Mapping[str, str], *, literal: bool = False
 ) -> TopicSelector:
     """Read the topics of a command.
 
@@ -61,7 +61,7 @@ def check_name(topic: str) -> None:
         )
 
 
-def read_filter(session: CommandSession, header: Header, *, stable: bool = False) -> Expr | None:
+def read_filter(session: Session, header: Header, *, stable: bool = False) -> Expr | None:
     """Read a command's content filter; None if it has none.
 
     Args:
@@ -96,7 +96,7 @@ def restricted_to(filter_: Expr | None, keys: Iterable[str] | None) -> Expr | No
     return test if filter_ is None else And((test, *conjuncts(filter_)))
 
 
-def require_topic(session: CommandSession, permission: Permission, selector: TopicSelector) -> None:
+def require_topic(session: Session, permission: Permission, selector: TopicSelector) -> None:
     """Refuse the current command unless the user has a permission for the topic that it names.
 
     Topics that match a regular expression, but that the user may not access, are passed over.
@@ -108,12 +108,12 @@ def require_topic(session: CommandSession, permission: Permission, selector: Top
         session.require(permission, selector.text)
 
 
-def may_read(session: CommandSession, selector: TopicSelector) -> bool:
+def may_read(session: Session, selector: TopicSelector) -> bool:
     """Return whether a user may read a named topic; True for a regular expression."""
     return selector.is_regex or session.permit(Permission.READ_TOPIC, selector.text).allowed
 
 
-def entitlement_filter(session: CommandSession, selector: TopicSelector) -> str | None:
+def entitlement_filter(session: Session, selector: TopicSelector) -> str | None:
     """Return the entitlement filter that applies to a command's topic; None without one.
 
     It may differ among the topics that a regular expression matches, and is not reported then.
@@ -123,7 +123,7 @@ def entitlement_filter(session: CommandSession, selector: TopicSelector) -> str 
     return session.permit(Permission.READ_TOPIC, selector.text).filter_text or None
 
 
-def check_lasting(session: CommandSession, selector: TopicSelector) -> None:
+def check_lasting(session: Session, selector: TopicSelector) -> None:
     """Refuse the current command if the user's entitlement can change while records do not.
 
     Aggregated subscriptions would keep values that the user may not see any more.
@@ -146,7 +146,7 @@ def check_lasting(session: CommandSession, selector: TopicSelector) -> None:
 
 
 def records_of(
-    session: CommandSession, permission: Permission, selector: TopicSelector
+    session: Session, permission: Permission, selector: TopicSelector
 ) -> list[TopicSelection]:
     """Return the topics with records that a command selects and that the user may access.
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from server.engine.session import Session
     from server.topics.subscriptions.delivery.delivery import Delivery
     from server.topics.subscriptions.delivery.envelope import Envelope
     from server.topics.subscriptions.delivery.record_delivery import RecordFramer, RecordMessage
-    from server.topics.subscriptions.subscriber import DeliveryWatcher, Subscriber
+    from server.topics.subscriptions.subscriber import DeliveryWatcher
 
 
 class WatchedDelivery:
@@ -31,7 +32,7 @@ class WatchedDelivery:
         self,
         delivery: Delivery,
         watchers: Sequence[DeliveryWatcher],
-        client: Subscriber,
+        client: Session,
         topic: str,
     ) -> None:
         self._delivery = delivery
@@ -63,7 +64,7 @@ class WatchedFramer:
         self,
         framer: RecordFramer,
         watchers: Sequence[DeliveryWatcher],
-        client: Subscriber,
+        client: Session,
         topic: str,
     ) -> None:
         self.presentation = framer.presentation

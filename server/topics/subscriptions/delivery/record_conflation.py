@@ -25,11 +25,8 @@ from server.topics.subscriptions.delivery.record_delivery import MATCH
 if TYPE_CHECKING:
     from server.topics.subscriptions.delivery.conflation import Conflater
     from server.topics.subscriptions.delivery.focus_state import FocusKey
-    from server.topics.subscriptions.delivery.record_delivery import (
-        RecordFramer,
-        RecordMessage,
-        RecordVisibility,
-    )
+    from server.topics.subscriptions.delivery.record_delivery import RecordFramer, RecordMessage
+    from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
     from server.topics.subscriptions.subscription import Subscription
 
 
@@ -74,7 +71,7 @@ class ConflatedRecordDelivery:
         form: RecordMessageForm,
         publish: RecordFramer,
         leave: RecordFramer,
-        barrier: RecordVisibility | None,
+        barrier: EntitlementVisibility | None,
         *,
         had: bool,
     ) -> None:

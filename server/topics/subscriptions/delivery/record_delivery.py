@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from server.storage.sow.record_batch import SowRecordBatch
     from server.storage.sow.records import Record
     from server.topics.subscriptions.delivery.delta import DeltaEncoder
+    from server.topics.subscriptions.entitlement_limits import EntitlementVisibility
 
 MATCH: Final = "match"
 DELETED: Final = "deleted"
@@ -144,16 +145,6 @@ class RecordMessage:
     def merge_deltas(self, earlier: bytes, later: bytes) -> bytes:
         """Merge two successive deltas of the record into one."""
         return self._differ.merge(earlier, later)
-
-
-class RecordVisibility(Protocol):
-    """Limits messages about records that a user is not always entitled to."""
-
-    def told(self, message: RecordMessage) -> RecordMessage:
-        """Return the message to send in place of `message`; itself, if the user may see it."""
-
-    def hid(self, message: RecordMessage) -> bool:
-        """Return True if the state before was hidden, so that a delta would reveal it."""
 
 
 class RecordDelivery(Protocol):
@@ -313,7 +304,7 @@ class OofDelivery:
 
     __slots__ = ("_barrier", "_framer")
 
-    def __init__(self, framer: RecordFramer, barrier: RecordVisibility | None) -> None:
+    def __init__(self, framer: RecordFramer, barrier: EntitlementVisibility | None) -> None:
         self._framer = framer
         self._barrier = barrier
 
@@ -339,7 +330,7 @@ class DeltaDelivery:
         self,
         changed: RecordFramer,
         unchanged: RecordFramer | None,
-        barrier: RecordVisibility | None,
+        barrier: EntitlementVisibility | None,
     ) -> None:
         self._changed = changed
         self._unchanged = unchanged

@@ -11,13 +11,14 @@ subscriptions. Thousands may have the failed filter, so they end in slices
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amperage.wire.header import Header
 from server.expressions.regex.budget import TooCostlyError
 
 if TYPE_CHECKING:
+    from server.engine.session import Session
     from server.topics.subscriptions.subscription import Subscription
     from server.util.log_protocol import ServerLog
     from server.util.task import EngineTask
@@ -27,36 +28,10 @@ _BATCH_SIZE: Final = 20
 """Subscriptions that end in a slice."""
 
 
-class SubscriptionOwner(Protocol):
-    """The client of a subscription that has failed."""
-
-    @property
-    def number(self) -> int:
-        """A number unique among all clients of the process."""
-
-    @property
-    def client_name(self) -> str:
-        """Its name."""
-
-    @property
-    def is_open(self) -> bool:
-        """True if it is still served."""
-
-    @property
-    def subscriptions(self) -> Container[str]:
-        """The ids of its subscriptions."""
-
-    def end_subscription(self, sub_id: str) -> None:
-        """End a subscription."""
-
-    def send(self, header: Header) -> None:
-        """Send it a message that consists of a header only."""
-
-
 class _Failure(NamedTuple):
     """A reported failure: the subscription has to end. See `SubscriptionFailures.report`."""
 
-    client: SubscriptionOwner
+    client: Session
     sub_id: str
     topic: str
     error: Exception
@@ -76,7 +51,7 @@ class SubscriptionFailures:
         self._reported: deque[_Failure] = deque()
         self._ending: set[tuple[int, str]] = set()  # numbers of sessions, ids of subscriptions
 
-    def report(self, client: SubscriptionOwner, sub_id: str, topic: str, error: Exception) -> None:
+    def report(self, client: Session, sub_id: str, topic: str, error: Exception) -> None:
         """Queue the end of a subscription because of a failure.
 
         Args:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from sortedcontainers import SortedList
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from server.message_types.base import MessageType
     from server.storage.sow.records import Record
     from server.topics.subscriptions.delivery.record_delivery import RecordMessage
+    from server.topics.subscriptions.paging.page import Page
 
 _Entry: TypeAlias = tuple[SortKey, int, str]
 """The sort key of a record: its values, then its SOW key in numeric order, by length and digits."""
@@ -59,23 +60,6 @@ class PositionChange(NamedTuple):
             position = self.now if self.before is None else self.before
             return position is not None and position < boundary
         return min(self.before, self.now) < boundary <= max(self.before, self.now)
-
-
-class PageObserver(Protocol):
-    """A page, as result sets see it: it is notified of their changes."""
-
-    @property
-    def is_live(self) -> bool:
-        """True if changes are sent to the client immediately."""
-
-    def hold(self, size: int) -> None:
-        """Charge `size` bytes to the client's memory, in place of the bytes charged so far."""
-
-    def keep(self, key: str, previous: Record | None) -> None:
-        """Keep the state of a record before its change; called until the page is live."""
-
-    def take(self, key: str, message: RecordMessage, move: PositionChange) -> None:
-        """Apply a change of a record that matches, or did."""
 
 
 class _PendingRecordChange(NamedTuple):
@@ -123,7 +107,7 @@ class ResultSet:
 
     def __init__(self, message_type: MessageType, order_by: Sequence[OrderTerm]) -> None:
         self.number: Final = next(_NUMBERS)
-        self._pages: Final[list[PageObserver]] = []
+        self._pages: Final[list[Page]] = []
         self._shared = 0  # entries charged to the pages
         self._ordering: Final = RecordOrder(order_by, message_type)
         self._extract: Final = message_type.extractor(self._ordering.fields)
@@ -152,12 +136,12 @@ class ResultSet:
         """True if any page is cut from it."""
         return bool(self._pages)
 
-    def attach(self, page: PageObserver) -> None:
+    def attach(self, page: Page) -> None:
         """Notify a page of changes from now on."""
         self._pages.append(page)
         self._share()
 
-    def detach(self, page: PageObserver) -> None:
+    def detach(self, page: Page) -> None:
         """Stop notifying a page."""
         self._pages.remove(page)
         page.hold(0)
